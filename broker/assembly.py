@@ -22,6 +22,7 @@ from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
 from stratalog.broker.http.missing_problems import add_missing_metrics, missing_problems
 from stratalog.broker.http.services import HttpServices
 from stratalog.broker.http.tier_watch import TierWatch, WatchServices
+from stratalog.broker.image_following import FollowingServices, ImageFollowing
 from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.network.limits import segments_open_max, server_limits
 from stratalog.broker.network.server import Server
@@ -58,6 +59,7 @@ __all__ = [
     "new_compaction",
     "new_coordinators",
     "new_deleted_archives",
+    "new_following",
     "new_housekeeping",
     "new_http_server",
     "new_mount",
@@ -251,9 +253,33 @@ def hosted_services(
         purgatory=broker.purgatory,
         dice=broker.dice,
         rework=broker.deep_work.rework,
+        image=lambda: broker.image,
         segments_open_max=segments_open_max(),
         on_led=on_led,
         on_released=on_released,
+    )
+
+
+def new_following(
+    broker: BrokerParts,
+    resolver: Callable[[ClusterImage], ConfigResolver],
+    follow_settings: Callable[[ClusterImage], None],
+) -> ImageFollowing:
+    """The parts of a broker that follow the images of its cluster."""
+    return ImageFollowing(
+        FollowingServices(
+            node_id=broker.node_id,
+            has_peers=broker.config.roles.has_peers,
+            hosted=broker.hosted,
+            slices=broker.dispatcher.slices,
+            image=lambda: broker.image,
+            resolver=resolver,
+            follow_quotas=lambda image: broker.quotas.follow(image.quotas),
+            follow_settings=follow_settings,
+            is_mounted=broker.mount.holds,
+            topics_deleted=broker.deleted_archives.confirm,
+            topics_changed=broker.coordinators.topics_changed,
+        )
     )
 
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from stratalog.broker.control.control_plane import ControlPlane
@@ -93,11 +93,12 @@ class JoinedCluster:
         self._quorum.start()
         await self.membership.caught_up()
 
-    async def enter(self, applied: Follow) -> None:
+    async def enter(self, applied: Follow, all_open: Callable[[], Awaitable[None]]) -> None:
         """Follow the image from now on, and wait until the controller lets clients come."""
         image = self._quorum.image
         self._quorum.publisher.follow(applied)
         await applied(image, difference(EMPTY_IMAGE, image))
+        await all_open()
         self.membership.lifecycle.logs_opened()
         await self.membership.lifecycle.unfenced()
         await self._quorum.publisher.reached(self._quorum.high_watermark)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 import random
@@ -59,7 +58,6 @@ from stratalog.hot.storage.filesystem import Filesystem, RealFilesystem
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.controller.controller import ConfigRules, TopicRules
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
-from stratalog.metadata.image.difference import ImageChange
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import Corrupt
@@ -77,8 +75,6 @@ _HAND_OVER_MS: Final = 5000
 """A stop waits so long for another voter to take the metadata log over."""
 _LEAVE_MS: Final = 10_000
 """A stop waits so long for the controller to move what this broker leads."""
-_OPENED_TOGETHER: Final = 4
-"""Partitions opened between two turns of the event loop: some 5 ms, more while the disk is busy."""
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +162,8 @@ class Node:
         self._follow_settings(self.image)
         self.tier_watch = assembly.new_tier_watch(self)
         await self.tiering.gate.look_at_start()
-        await self.cluster.enter(self._applied)
+        self.following = assembly.new_following(self, self._resolver, self._follow_settings)
+        await self.cluster.enter(self.following.applied, self.following.all_open)
         self.deleted_archives.start(self.image.topics.by_id)
         if self.cluster.forwarding is None:
             await self.tiering.begin_producer_era()
@@ -205,6 +202,8 @@ class Node:
             await self.compaction.close()
         if "removals" in built:
             self.removals.close()
+        if "following" in built:
+            self.following.close()
         await self.http.close()
         self.log_limits.remove()
         self._sync_threads.shutdown(wait=True)
@@ -253,33 +252,13 @@ class Node:
         await self.cluster.join()
 
     def _registration_lost(self) -> None:
-        if "hosted" in vars(self):  # else it leads nothing yet
-            self.hosted.resign_all()
+        if "following" in vars(self):  # else it leads nothing yet
+            self.following.registration_lost()
 
     def _before_records(self, image: ClusterImage, records: Sequence[Message]) -> None:
         note_deletions(self.deleted_archives, self._is_archived, self.node_id, image, records)
 
     # -- following the image --------------------------------------------------------------------------------------
-
-    async def _applied(self, image: ClusterImage, delta: ImageChange) -> None:
-        self.quotas.follow(image.quotas)
-        for topic in delta.removed_topics.values():
-            self.hosted.delete(topic)
-        self.deleted_archives.confirm(delta.removed_topics)
-        broker = ConfigResource.broker(self.node_id)
-        if delta.changed_resources & {broker, CLUSTER_DEFAULT}:
-            self._follow_settings(image)
-            self.hosted.use_resolver(self._resolver(image), image)
-        for resource in sorted(delta.changed_resources):
-            if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:
-                self.hosted.reconfigure(image, resource.name)
-        led = (one for one in sorted(delta.changed_topic_ids) if not self.mount.holds(one))
-        topics = [image.topics.by_id[one] for one in led if one in image.topics.by_id]
-        opened = itertools.chain.from_iterable(self.hosted.following(image, topic) for topic in topics)
-        for count, _ in enumerate(opened, 1):
-            if count % _OPENED_TOGETHER == 0:
-                await asyncio.sleep(0)
-        self.coordinators.topics_changed(image, delta.removed_topics)
 
     def _follow_settings(self, image: ClusterImage) -> None:
         """Put the settings of the image in force: for new connections, new uploads, and all later readers of them."""
@@ -376,6 +355,7 @@ class Node:
         self.tier_watch.close()
         self.purgatory.drain()
         self.coordinators.drain()
+        self.following.close()
         await self.server.close()
         self.coordinators.close()
         await self.dispatcher.close()

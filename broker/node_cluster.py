@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,8 +56,11 @@ class NodeCluster(Protocol):
     async def join(self) -> None:
         """Come to an image to begin with. Raises `OSError`, `LifecycleEnded`."""
 
-    async def enter(self, applied: Follow, /) -> None:
-        """Have ``applied`` called for each image from now on, and come to the point at which clients may come."""
+    async def enter(self, applied: Follow, all_open: Callable[[], Awaitable[None]], /) -> None:
+        """Have ``applied`` called for each image from now on, and come to the point at which clients may come.
+
+        ``all_open`` waits until the logs that are led here are open.
+        """
 
     async def leave(self, timeout_ms: int, /) -> None:
         """Hand over what this broker leads, for ``timeout_ms`` at most."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from stratalog.broker.control.control_plane import ControlPlane
@@ -51,7 +51,7 @@ class OwnCluster:
         self._opened.quorum.start()
         await self._opened.quorum.active()
 
-    async def enter(self, applied: Follow) -> None:
+    async def enter(self, applied: Follow, all_open: Callable[[], Awaitable[None]]) -> None:
         """Say where the broker is reached, and lead what it is named leader of, each under a new epoch."""
         quorum, half = self._opened.quorum, self._half
         quorum.publisher.follow(applied)
@@ -73,6 +73,7 @@ class OwnCluster:
                 unclean_allowed=self.cluster_view(image).allows_unclean,
             )
         )
+        await all_open()
 
     async def leave(self, timeout_ms: int) -> None:
         """There is no broker to hand anything to."""

@@ -69,7 +69,8 @@ class _Answer:
         self._cluster_operations = request.include_cluster_authorized_operations
         directories = self._broker.directories.all
         self._failed_views: dict[str, ErrorCode] = {}
-        self._failed_directories = sum(directory.writer.offline is not None for directory in directories)
+        offline = sum(directory.writer.offline is not None for directory in directories)
+        self._failures = offline, self._broker.partitions.failure_count
 
     def steps(self) -> Steps[Message | Pending]:
         """The answer, or PENDING where topics have to be created, or views opened, first."""
@@ -171,11 +172,7 @@ class _Answer:
         image, guarded = self._image, self._context.dispatcher.guarded
         if not guarded and not self._operations:
             fragments = self._broker.metadata_fragments
-            return (
-                yield from fragments.everything(
-                    image, self._version, self._topic, failed_directories=self._failed_directories
-                )
-            )
+            return (yield from fragments.everything(image, self._version, self._topic, failures=self._failures))
         topics = []
         for topic in image.topics.by_name.values():
             if not guarded or self._sees(topic.name):
@@ -196,7 +193,7 @@ class _Answer:
         if self._operations or topic.topic_id not in self._image.topics.by_id:
             return topic_bytes(self._topic(topic), self._version)
         fragments = self._broker.metadata_fragments
-        return fragments.topic(topic, self._version, self._topic, failed_directories=self._failed_directories)
+        return fragments.topic(topic, self._version, self._topic, failures=self._failures)
 
     def _sees(self, name: str) -> bool:
         return self._context.allows(name)

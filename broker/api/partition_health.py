@@ -1,4 +1,7 @@
-"""The leader of a partition as clients see it: the image's leader, unless its log cannot be served here just now."""
+"""The leader of a partition as clients see it: the image's leader, unless its log cannot be served here.
+
+A log that will be opened soon counts as one that is served: its broker says so to those who come too early.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ def partition_health(broker: BrokerView, topic: str, number: int, state: Partiti
     offline: list[int] = []
     if leader == broker.node_id:
         led = broker.partitions.get(TopicPartition(topic, number))
-        served = broker.partitions.has_view(topic, number) if led is None else led.partition.directory.offline is None
+        if led is None:
+            served = broker.partitions.due.holds(topic, number) or broker.partitions.has_view(topic, number)
+        else:
+            served = led.partition.directory.offline is None
         if not served:
             leader, offline = NO_LEADER, [leader]
     return PartitionHealth(leader, offline, ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE)

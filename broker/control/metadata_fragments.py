@@ -1,13 +1,13 @@
 """The bytes of topics in Metadata answers, kept from one answer to the next.
 
-The description of a topic changes only with the topic's image, or with a log directory that fails. So the bytes
+The description of a topic changes only with the topic's image, or with a log directory or a log that fails. So the bytes
 are kept by version and name and hold as long as the image is the same object; those of all topics together hold as
 long as the cluster's image does. A topic that cannot be served just now is never kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from typing import Final
 
 from stratalog.metadata.image.image import ClusterImage
@@ -27,23 +27,23 @@ Describe = Callable[[TopicImage], MetadataResponseTopic]
 
 
 class MetadataFragments:
-    """One broker's. ``failed_directories`` of every call: when that changes, nothing of before holds."""
+    """One broker's. ``failures`` of every call are directories and logs: when they change, nothing of before holds."""
 
     def __init__(self) -> None:
         self._topics: dict[int, dict[str, tuple[TopicImage, bytes]]] = {}
         self._everything: dict[int, tuple[int, EncodedTopics]] = {}
-        self._failed_directories = 0
+        self._failures: Hashable = None
 
-    def topic(self, topic: TopicImage, version: int, describe: Describe, *, failed_directories: int) -> bytes:
+    def topic(self, topic: TopicImage, version: int, describe: Describe, *, failures: Hashable) -> bytes:
         """The bytes of one topic; ``describe`` makes the answer where there are none."""
-        self._check(failed_directories)
+        self._check(failures)
         return self._topic(topic, version, describe)[0]
 
     def everything(
-        self, image: ClusterImage, version: int, describe: Describe, *, failed_directories: int
+        self, image: ClusterImage, version: int, describe: Describe, *, failures: Hashable
     ) -> Generator[None, None, EncodedTopics]:
         """The bytes of all topics of an image; pauses between topics whose bytes are not kept."""
-        self._check(failed_directories)
+        self._check(failures)
         found = self._everything.get(version)
         if found is not None and found[0] == image.version:
             return found[1]
@@ -62,13 +62,13 @@ class MetadataFragments:
                 since_pause = 0
                 yield
         encoded = EncodedTopics(pieces)
-        if all_kept and failed_directories == self._failed_directories:
+        if all_kept and failures == self._failures:
             self._everything[version] = image.version, encoded
         return encoded
 
-    def _check(self, failed_directories: int) -> None:
-        if failed_directories != self._failed_directories:
-            self._failed_directories = failed_directories
+    def _check(self, failures: Hashable) -> None:
+        if failures != self._failures:
+            self._failures = failures
             self._topics.clear()
             self._everything.clear()
 

@@ -1,7 +1,8 @@
 """The partitions that this broker hosts: opened, given their roles, reconfigured and deleted as the image says.
 
 A partition is opened when this broker is to lead it. From then on it stays open, and each leader epoch of the image gives
-it a role of its own, or takes the last one away.
+it a role of its own, or takes the last one away. To open it takes a hundred times as long as all that the image costs, so
+it is put down as due, and opened when there is time: see `stratalog.broker.replicas.due_partitions`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,7 +29,7 @@ from stratalog.hot.config import LogConfig
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.metadata.settings.configs import ConfigResolver
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["HostedPartitions", "HostedServices"]
 
@@ -50,6 +51,8 @@ class HostedServices:
     purgatory: Purgatory
     dice: random.Random
     rework: Rework
+    image: Callable[[], ClusterImage]
+    """The newest image."""
     segments_open_max: int
     """How many files of segments may be held open."""
     on_led: Callable[[UnifiedLog, Led], None]
@@ -79,38 +82,67 @@ class HostedPartitions:
         """The log settings of a topic."""
         return log_config(self._resolver.resolve(image.topic_configs(topic)), self._services.dice)
 
-    def use_resolver(self, resolver: ConfigResolver, image: ClusterImage) -> None:
-        """The broker's own settings have changed: so may those of every topic."""
+    def using_resolver(self, resolver: ConfigResolver, image: ClusterImage) -> Iterator[None]:
+        """The broker's own settings have changed: so may those of every topic. Yields after each."""
         self._resolver = resolver
         for topic in image.topics.by_name:
             self.reconfigure(image, topic)
+            yield
 
     # -- following the image ------------------------------------------------------------------------------------
 
-    def follow(self, image: ClusterImage, topic: TopicImage) -> None:
-        """Open what is led here and not open, and begin and end roles, all at once."""
-        for _ in self.following(image, topic):
-            pass
+    def following(self, changed: Mapping[Uuid, Collection[int]]) -> Iterator[None]:
+        """Begin and end roles of partitions as the newest image says, and put down those to be opened; yields after each.
 
-    def following(self, image: ClusterImage, topic: TopicImage) -> Iterator[None]:
-        """The same, step by step: yields after each partition that was opened, which takes a millisecond or two."""
-        config: LogConfig | None = None
-        for number, state in topic.partitions.items():
-            name = TopicPartition(topic.name, number)
-            unified = self.table.get(name)
-            if state.leader != self._services.node_id:
-                if unified is not None and unified.partition.leader is not None:
-                    self._services.on_released(unified)
-                    unified.partition.resign()
-            elif unified is None:
-                config = config or self.settings(image, topic.name)
-                self._open(topic, name, state, config)
+        ``changed`` names partitions by the id of their topic.
+        """
+        for topic_id in sorted(changed):
+            for number in changed[topic_id]:
+                topic = self._services.image().topics.by_id.get(topic_id)
+                state = None if topic is None else topic.partitions.get(number)
+                if topic is not None and state is not None:
+                    self._follow(topic, number, state)
                 yield
-            elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
-                self._lead(unified.partition, state)
-                self._services.on_led(unified, Led.RENEWED)
-            else:
-                unified.partition.leader.in_sync_changed(state.in_sync_replicas, state.partition_epoch)
+
+    def opening(self) -> Iterator[None]:
+        """Open what is due, as the newest image of the moment says; yields after each, a millisecond or so."""
+        settings: tuple[object, LogConfig] | None = None
+        while (due := self.table.due.take()) is not None:
+            image = self._services.image()
+            topic = image.topics.by_id.get(due.topic_id)
+            state = None if topic is None else topic.partitions.get(due.number)
+            if topic is None or state is None or state.leader != self._services.node_id:
+                continue
+            of_settings = due.topic_id, self._resolver, image.topic_configs(topic.name)
+            if settings is None or settings[0] != of_settings:
+                settings = of_settings, self.settings(image, topic.name)
+            self._open(topic, TopicPartition(topic.name, due.number), state, settings[1])
+            yield
+
+    def follow(self, image: ClusterImage, topic: TopicImage) -> None:
+        """Give the partitions of a topic their roles, and open those that it leads here, all at once."""
+        config = self.settings(image, topic.name)
+        for number, state in topic.partitions.items():
+            self._follow(topic, number, state)
+            if self.table.due.holds(topic.name, number):
+                self.table.due.discard(topic.name, number)
+                self._open(topic, TopicPartition(topic.name, number), state, config)
+
+    def _follow(self, topic: TopicImage, number: int, state: PartitionImage) -> None:
+        name = TopicPartition(topic.name, number)
+        unified = self.table.get(name)
+        if state.leader != self._services.node_id:
+            self.table.due.discard(topic.name, number)
+            if unified is not None and unified.partition.leader is not None:
+                self._services.on_released(unified)
+                unified.partition.resign()
+        elif unified is None:
+            self.table.due.add(topic.name, topic.topic_id, number)
+        elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
+            self._lead(unified.partition, state)
+            self._services.on_led(unified, Led.RENEWED)
+        else:
+            unified.partition.leader.in_sync_changed(state.in_sync_replicas, state.partition_epoch)
 
     def retry_unopened(self, image: ClusterImage) -> None:
         """Open what a full disk kept from being opened."""
@@ -128,18 +160,24 @@ class HostedPartitions:
             if unified.partition.leader is not None:
                 self._services.on_led(unified, Led.RECONFIGURED)
 
-    def resign_all(self) -> None:
-        """Lead nothing any more, until an image says otherwise: the controller does not know this broker's leaderships."""
-        for unified in list(self.table):
-            if unified.partition.leader is not None:
+    def resigning(self) -> Iterator[None]:
+        """Lead nothing any more, until an image says otherwise: the controller does not know this broker's leaderships.
+
+        Yields after each partition. One that an image has given another role meanwhile keeps that one.
+        """
+        self.table.due.clear()
+        for unified, role in [(one, one.partition.leader) for one in self.table]:
+            if role is not None and unified.partition.leader is role:
                 self._services.on_released(unified)
                 unified.partition.resign()
+                yield
 
-    def delete(self, topic: str) -> None:
-        """Forget the partitions of a deleted topic and let their files go."""
+    def deleting(self, topic: str) -> Iterator[None]:
+        """Forget the partitions of a deleted topic and let their files go; yields after each."""
+        self.table.forget_unopened(topic)
         for unified in self.table.of_topic(topic):
             self._delete(unified)
-        self.table.forget_unopened(topic)
+            yield
         self._services.metrics.forget_topic(topic)
 
     # -- one partition ------------------------------------------------------------------------------------------

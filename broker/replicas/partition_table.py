@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
+from stratalog.broker.replicas.due_partitions import DuePartitions
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -36,6 +37,8 @@ class PartitionTable:
         "_views_by_id",
         "_views_by_name",
         "_why_unopened",
+        "due",
+        "failure_count",
         "version",
     )
 
@@ -45,6 +48,8 @@ class PartitionTable:
         self._by_name: dict[tuple[str, int], UnifiedLog] = {}
         self._by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
         self._by_topic: defaultdict[str, dict[int, UnifiedLog]] = defaultdict(dict)
+        self.due = DuePartitions()
+        """Partitions that are led here and will be opened."""
         self._names: dict[Uuid, str] = {}
         self._counts: Counter[Uuid] = Counter()
         self._unopened: dict[tuple[str, int], Uuid] = {}
@@ -53,6 +58,8 @@ class PartitionTable:
         self._views_by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
         self.version = 0
         """Grows with every change; a result of an older version is stale."""
+        self.failure_count = 0
+        """Times that a log could not be opened."""
 
     def add(self, unified: UnifiedLog) -> None:
         """Serve a partition from now on."""
@@ -62,11 +69,13 @@ class PartitionTable:
         self._counts[unified.topic_id] += (unified.topic_id, partition) not in self._by_id
         self._by_id[unified.topic_id, partition] = unified
         self._names[unified.topic_id] = topic
+        self.due.discard(topic, partition)
         self._unopened.pop((topic, partition), None)
         self._why_unopened.pop((topic, partition), None)
 
     def add_unopened(self, topic: str, topic_id: Uuid, partition: int, why: str) -> None:
         """List a partition that is led here although its log cannot be opened; ``why`` is a sentence that names it."""
+        self.failure_count += 1
         self._unopened[topic, partition] = topic_id
         self._why_unopened[topic, partition] = why
 
@@ -77,6 +86,9 @@ class PartitionTable:
 
     def forget_unopened(self, topic: str) -> None:
         """The topic was deleted."""
+        self.due.forget(topic)
+        if not self._unopened:
+            return
         self._unopened = {name: topic_id for name, topic_id in self._unopened.items() if name[0] != topic}
         self._why_unopened = {name: why for name, why in self._why_unopened.items() if name[0] != topic}
 
@@ -107,11 +119,12 @@ class PartitionTable:
     def by_name(self, topic: str, partition: int) -> UnifiedLog:
         """The partition that is hosted here.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER for one that is not hosted here, POLICY_VIOLATION for one
-        that is only read, KAFKA_STORAGE_ERROR for one that cannot be opened.
+        Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER for one that is not hosted here or will be opened next,
+        POLICY_VIOLATION for one that is only read, KAFKA_STORAGE_ERROR for one that cannot be opened.
         """
         unified = self._by_name.get((topic, partition))
         if unified is None:
+            _check_not_due(self.due.ask(topic, partition))
             _check_opened(unopened=(topic, partition) in self._unopened)
             _check_writable(self._views_by_name.get((topic, partition)))
             known = self._image().topics.by_name.get(topic)
@@ -124,11 +137,12 @@ class PartitionTable:
         """The partition that is hosted here.
 
         Raises UNKNOWN_TOPIC_ID, or UNKNOWN_TOPIC_OR_PARTITION for a known topic (KIP-516), NOT_LEADER_OR_FOLLOWER for a
-        partition that is not hosted here, POLICY_VIOLATION for one that is only read, KAFKA_STORAGE_ERROR for one that
-        cannot be opened.
+        partition that is not hosted here or will be opened next, POLICY_VIOLATION for one that is only read,
+        KAFKA_STORAGE_ERROR for one that cannot be opened.
         """
         unified = self._by_id.get((topic_id, partition))
         if unified is None:
+            _check_not_due(self.due.ask_by_id(topic_id, partition))
             _check_writable(self._views_by_id.get((topic_id, partition)))
             unopened = (key for key, one in self._unopened.items() if one == topic_id)
             _check_opened(unopened=any(number == partition for _, number in unopened))
@@ -181,6 +195,12 @@ def _unknown() -> KafkaError:
 
 def _hosted_elsewhere(topic: str, partition: int) -> KafkaError:
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{partition} is not led by this broker")
+
+
+def _check_not_due(is_due: bool) -> None:
+    """Kafka's answer of a broker that has not come to the partition yet; clients ask again after their retry.backoff.ms."""
+    if is_due:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The log of this partition is opened next.")
 
 
 def _check_opened(*, unopened: bool) -> None:

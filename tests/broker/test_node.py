@@ -281,6 +281,8 @@ def test_many_partitions_are_opened_in_many_turns(broker, monkeypatch):
         opened[current] += 1
         open_one(hosted, *arguments)
 
+    slices = broker.node.dispatcher.slices
+    monkeypatch.setattr(slices, "_monotonic", lambda: sum(opened.values()) * 0.003)  # each takes 3 of 10 ms
     monkeypatch.setattr(HostedPartitions, "_open", noted)
     broker.run(tick)
     broker.create("t", 50)

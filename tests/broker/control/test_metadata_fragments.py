@@ -71,8 +71,8 @@ def everything(describe):
     """Asks for all topics; what had to be described."""
     fragments = MetadataFragments()
 
-    def everything(image, version=12, failed_directories=0):
-        encoded = to_the_end(fragments.everything(image, version, describe, failed_directories=failed_directories))
+    def everything(image, version=12, failures=0):
+        encoded = to_the_end(fragments.everything(image, version, describe, failures=failures))
         taken = describe.taken()
         expected = b"".join(topic_bytes(describe(topic), version) for topic in image.topics.by_name.values())
         assert (encoded.data, encoded.topic_count) == (expected, len(image.topics.by_name))
@@ -110,10 +110,10 @@ def test_one_topic_and_all_of_them_share_their_bytes(everything, describe):
     image = created(EMPTY_IMAGE, "a", "b")
     topic = image.topics.by_name["b"]
     fragments = everything.fragments
-    assert fragments.topic(topic, 12, describe, failed_directories=0) == topic_bytes(Describing()(topic), 12)
+    assert fragments.topic(topic, 12, describe, failures=0) == topic_bytes(Describing()(topic), 12)
     assert describe.taken() == ["b"]
     assert everything(image) == ["a"]
-    fragments.topic(topic, 12, describe, failed_directories=0)
+    fragments.topic(topic, 12, describe, failures=0)
     assert describe.taken() == []
 
 
@@ -132,8 +132,8 @@ def test_a_failed_directory_makes_everything_void(everything):
     """The topics that lie in it are not known here."""
     image = created(EMPTY_IMAGE, "a", "b")
     everything(image)
-    assert everything(image, failed_directories=1) == ["a", "b"]
-    assert everything(image, failed_directories=1) == []
+    assert everything(image, failures=1) == ["a", "b"]
+    assert everything(image, failures=1) == []
 
 
 def test_topics_that_are_gone_do_not_pile_up(everything):

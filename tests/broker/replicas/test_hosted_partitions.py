@@ -16,6 +16,7 @@ from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.runtime.slices import to_the_end
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records.metadata import RemoveTopicRecord
 
 
 def test_the_id_of_the_topic_is_in_the_directory(broker):
@@ -179,3 +180,46 @@ def test_a_leadership_that_is_lost_ends_and_may_come_back(broker, new_batch, mon
     assert handed == [epoch, Led.RENEWED]
     assert broker.produce("t", b"b") == [1]
     assert broker.values("t") == [b"a", b"b"]
+
+
+def test_a_topic_that_is_deleted_while_it_is_due_is_not_opened(broker, monkeypatch):
+    """A start with many partitions takes so long that topics go meanwhile: their logs were opened, and stayed."""
+    broker.create("t", 3)
+    hosted, image = broker.node.hosted, broker.node.image
+    topic = image.topics.by_name["t"]
+    for number in range(3):
+        monkeypatch.setattr(hosted.table, "_by_name", {})
+        broker.run(lambda number=number: hosted.table.due.add("t", topic.topic_id, number))
+    gone = replace(hosted._services, image=lambda: image.apply([RemoveTopicRecord(topic_id=topic.topic_id)]))
+    monkeypatch.setattr(hosted, "_services", gone)
+    broker.run(lambda: list(hosted.opening()))
+    assert len(hosted.table) == 0
+    assert not hosted.table.due
+
+
+def test_a_partition_that_is_due_is_led_elsewhere_and_comes_back(broker):
+    """Only the newest image counts."""
+    broker.create("t")
+    hosted, topic = broker.node.hosted, broker.node.image.topics.by_name["t"]
+    other = replace(topic, name="u", topic_id=b"u" * 16)
+
+    def follow(leader):
+        hosted._follow(other, 0, replace(topic.partitions[0], leader=leader))
+        return hosted.table.due.holds("u", 0)
+
+    assert broker.run(lambda: [follow(one) for one in (1, 2, 1, -1)]) == [True, False, True, False]
+
+
+def test_a_role_of_after_a_lost_registration_stays(broker):
+    """The leaderships of before end one by one, and an image may come in between."""
+    broker.create("t", 2)
+    hosted = broker.node.hosted
+    resigning = hosted.resigning()
+    broker.run(lambda: next(resigning))
+    elected_both = {
+        number: replace(one, leader_epoch=9) for number, one in broker.node.image.topics.by_name["t"].partitions.items()
+    }
+    topic = replace(broker.node.image.topics.by_name["t"], partitions=MappingProxyType(elected_both))
+    broker.run(lambda: hosted.follow(broker.node.image, topic))
+    broker.run(lambda: list(resigning))
+    assert [broker.partition("t", number).partition.leader is not None for number in (0, 1)] == [True, True]

@@ -162,3 +162,23 @@ def test_views_are_found_by_readers_only(table):
     assert not table.has_view("t@cut", 0)
     assert code_of(table.readable_by_name, "t@cut", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(table.readable_by_id, b"v" * 16, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_partition_that_will_be_opened_is_not_unknown_and_is_next(table):
+    """Its client asks again soon."""
+    for number in (5, 6, 7):
+        table.due.add("w", b"w" * 16, number)
+    assert code_of(table.by_name, "w", 7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(table.by_id, b"w" * 16, 6) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(table.by_name, "w", 8) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [table.due.take().number for _ in range(3)] == [7, 6, 5]
+
+
+def test_a_partition_is_due_no_more_when_it_is_open_or_its_topic_deleted(table):
+    """Whichever comes first."""
+    table.due.add("w", b"w" * 16, 0)
+    table.due.add("w", b"w" * 16, 1)
+    table.add(led("w", 0, b"w" * 16))
+    assert [table.due.holds("w", number) for number in (0, 1)] == [False, True]
+    table.forget_unopened("w")
+    assert not table.due

@@ -1,0 +1,136 @@
+"""A broker's parts follow the images of its cluster, one image after the other.
+
+.. code-block:: text
+
+    Publisher -- image, change --> ImageFollowing --> settings, quotas, roles of partitions, coordinators
+                                        '-- beside --> logs of new partitions are opened
+
+The controller in the same process answers no command before its image is followed, and heartbeats are commands. So what an
+image costs is carried out in slices, and what takes long is done beside: to open the logs of many partitions. The
+next image does not wait for it, nor for what is left of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from stratalog.broker.replicas.hosted_partitions import HostedPartitions
+from stratalog.broker.runtime.slices import Slices, Steps
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
+from stratalog.metadata.image.difference import ImageChange
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.settings.configs import ConfigResolver
+from stratalog.wire.topic import Uuid
+
+__all__ = ["FollowingServices", "ImageFollowing"]
+
+OPENED_FIRST: Final = 100
+"""An image that gives this broker so many partitions or fewer is followed when their logs are open: some 0.1 s."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowingServices:
+    """The parts of a broker that follow images."""
+
+    node_id: int
+    has_peers: bool
+    hosted: HostedPartitions
+    slices: Slices
+    image: Callable[[], ClusterImage]
+    """The newest image."""
+    resolver: Callable[[ClusterImage], ConfigResolver]
+    """The settings of topics by an image's defaults."""
+    follow_quotas: Callable[[ClusterImage], None]
+    follow_settings: Callable[[ClusterImage], None]
+    is_mounted: Callable[[Uuid], bool]
+    """Whether a topic is only read, of a mounted bucket."""
+    topics_deleted: Callable[[Mapping[Uuid, str]], None]
+    topics_changed: Callable[[ClusterImage, Mapping[Uuid, str]], None]
+    """Called last with the names of removed topics, when the roles are in place."""
+
+
+class ImageFollowing:
+    """One broker's. Lives on the event loop."""
+
+    def __init__(self, services: FollowingServices) -> None:
+        self._services = services
+        self._opening: asyncio.Task[None] | None = None
+
+    async def applied(self, image: ClusterImage, change: ImageChange) -> None:
+        """Follow the next image; returns when the one after it may come.
+
+        An only broker has opened every log by then: what a command has made is there when the command is answered. With
+        other nodes, more than `OPENED_FIRST` partitions are opened beside, as their brokers come to them later, too.
+        """
+        services = self._services
+        services.follow_quotas(image)
+        await services.slices.run(self._steps(change), urgent=True)
+        due = services.hosted.table.due
+        if due and (not services.has_peers or len(due) <= OPENED_FIRST):
+            await self.all_open()
+        elif due:
+            self._open_beside()
+        services.topics_changed(services.image(), change.removed_topics)
+
+    def _steps(self, change: ImageChange) -> Steps[None]:
+        """Everything but opening logs. While a broker begins with its first image the next one comes: the newest counts."""
+        services, hosted = self._services, self._services.hosted
+        for topic in change.removed_topics.values():
+            yield from hosted.deleting(topic)
+        services.topics_deleted(change.removed_topics)
+        if change.changed_resources & {ConfigResource.broker(services.node_id), CLUSTER_DEFAULT}:
+            services.follow_settings(services.image())
+            yield from hosted.using_resolver(services.resolver(services.image()), services.image())
+        for resource in sorted(change.changed_resources):
+            image = services.image()
+            if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:
+                hosted.reconfigure(image, resource.name)
+                yield
+        changed = {
+            topic_id: numbers
+            for topic_id, numbers in change.changed_partitions.items()
+            if not services.is_mounted(topic_id)
+        }
+        yield from hosted.following(changed)
+
+    # -- logs ------------------------------------------------------------------------------------------------------------
+
+    async def all_open(self) -> None:
+        """Wait until nothing is due to be opened. Raises what opening raises that is no fault of a single log."""
+        while self._services.hosted.table.due:
+            await asyncio.shield(self._open_beside())
+
+    def _open_beside(self) -> asyncio.Task[None]:
+        if self._opening is None:
+            steps = self._services.slices.run(self._services.hosted.opening())
+            self._opening = asyncio.get_running_loop().create_task(steps)
+            self._opening.add_done_callback(self._opened)
+        return self._opening
+
+    def _opened(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        if opening.cancelled():
+            return
+        if (error := opening.exception()) is not None:
+            log.error("partitions were not opened; the others are", exc_info=error)
+        if self._services.hosted.table.due:
+            self._open_beside()
+
+    def registration_lost(self) -> None:
+        """The controller does not know this broker's leaderships: it leads nothing, until an image says otherwise."""
+        self._services.slices.start(self._services.hosted.resigning(), _resigned)
+
+    def close(self) -> None:
+        """Open nothing more."""
+        self._services.hosted.table.due.clear()
+
+
+def _resigned(_value: object, error: Exception | None) -> None:
+    if error is not None:
+        log.error("not every leadership could be ended", exc_info=error)

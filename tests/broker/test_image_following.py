@@ -1,0 +1,147 @@
+"""A broker's parts follow images: what is done at once, and what beside."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.image_following import OPENED_FIRST, FollowingServices, ImageFollowing
+from stratalog.broker.replicas.due_partitions import DuePartitions
+from stratalog.broker.runtime.slices import Slices
+from stratalog.metadata.image.difference import difference
+from stratalog.metadata.image.image import EMPTY_IMAGE
+from stratalog.wire.records.metadata import PartitionRecord, TopicRecord
+
+
+class Hosted:
+    """Opens a partition in a step, and notes what it is told."""
+
+    def __init__(self):
+        self.table = SimpleNamespace(due=DuePartitions())
+        self.opened, self.deleted, self.resigned = [], [], 0
+        self.fails = False
+
+    def following(self, changed):
+        for topic_id in changed:
+            for number in changed[topic_id]:
+                self.table.due.add(topic_id.hex(), topic_id, number)
+                yield
+
+    def opening(self):
+        while (one := self.table.due.take()) is not None:
+            self.opened.append(one)
+            yield
+            if self.fails:
+                self.fails = False
+                raise RuntimeError("a mistake")
+
+    def deleting(self, topic):
+        self.deleted.append(topic)
+        yield
+
+    def resigning(self):
+        self.resigned += 1
+        yield
+
+
+class World:
+    def __init__(self, *, has_peers):
+        self.image, self.hosted, self.told = EMPTY_IMAGE, Hosted(), []
+        ticks = iter(range(1 << 40))
+        slices = Slices(asyncio.get_running_loop().call_soon, lambda: next(ticks) * 0.001)  # a step takes a millisecond
+        self.following = ImageFollowing(
+            FollowingServices(
+                node_id=1,
+                has_peers=has_peers,
+                hosted=self.hosted,
+                slices=slices,
+                image=lambda: self.image,
+                resolver=lambda _image: None,
+                follow_quotas=lambda _image: None,
+                follow_settings=lambda _image: None,
+                is_mounted=lambda topic_id: topic_id == b"m" * 16,
+                topics_deleted=lambda _removed: None,
+                topics_changed=lambda image, removed: self.told.append((image, dict(removed))),
+            )
+        )
+
+    async def create(self, letter, count):
+        topic_id = letter.encode() * 16
+        records = [TopicRecord(name=letter, topic_id=topic_id)]
+        records += [
+            PartitionRecord(partition_id=one, topic_id=topic_id, replicas=[1], isr=[1], leader=1)
+            for one in range(count)
+        ]
+        before, self.image = self.image, self.image.apply(records)
+        await self.following.applied(self.image, difference(before, self.image))
+
+
+def test_an_image_with_many_new_partitions_is_followed_before_their_logs_are_open():
+    """Commands, heartbeats among them, waited for the logs of all partitions of the image before."""
+
+    async def main():
+        world = World(has_peers=True)
+        await world.create("a", OPENED_FIRST + 1)
+        assert len(world.hosted.opened) < 30
+        assert world.told == [(world.image, {})]
+        await world.create("b", 1)
+        assert len(world.hosted.opened) < OPENED_FIRST
+        await world.following.all_open()
+        assert len(world.hosted.opened) == OPENED_FIRST + 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("has_peers", "count"), [(True, OPENED_FIRST), (False, OPENED_FIRST * 3)])
+def test_what_a_command_made_is_open_when_it_is_answered(has_peers, count):
+    """A few partitions in a cluster of several nodes; however many where there is only this one."""
+
+    async def main():
+        world = World(has_peers=has_peers)
+        await world.create("a", count)
+        assert len(world.hosted.opened) == count
+
+    asyncio.run(main())
+
+
+def test_a_mistake_in_one_step_keeps_no_other_partition_closed(caplog):
+    """It is logged, and the others are opened."""
+
+    async def main():
+        world = World(has_peers=True)
+        world.hosted.fails = True
+        await world.create("a", OPENED_FIRST * 2)
+        while world.hosted.table.due:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+        assert len(world.hosted.opened) == OPENED_FIRST * 2
+        assert "partitions were not opened" in caplog.text
+
+    asyncio.run(main())
+
+
+def test_topics_of_a_mounted_bucket_are_not_opened():
+    """They are only read."""
+
+    async def main():
+        world = World(has_peers=False)
+        await world.create("m", 2)
+        assert world.hosted.opened == []
+
+    asyncio.run(main())
+
+
+def test_after_a_lost_registration_and_at_the_end_nothing_more_is_opened():
+    """The controller knows of no leadership; a stop closes what is open."""
+
+    async def main():
+        world = World(has_peers=True)
+        await world.create("a", OPENED_FIRST * 2)
+        world.following.registration_lost()
+        await asyncio.sleep(0)
+        assert world.hosted.resigned == 1
+        world.following.close()
+        opened = len(world.hosted.opened)
+        await asyncio.sleep(0.01)
+        assert len(world.hosted.opened) == opened
+
+    asyncio.run(main())
