@@ -192,8 +192,8 @@ class Node:
             await self.server.close(grace_seconds=0)
         for name in {"cluster", "deleted_archives", "mount", "tiering"} & built.keys():
             await built[name].close()
-        if "coordinators" in built:
-            self.coordinators.close()
+        for name in {"following", "coordinators"} & built.keys():
+            built[name].close()
         if "deep_work" in built:
             await self.deep_work.close()
         if "housekeeping" in built:
@@ -202,8 +202,6 @@ class Node:
             await self.compaction.close()
         if "removals" in built:
             self.removals.close()
-        if "following" in built:
-            self.following.close()
         await self.http.close()
         self.log_limits.remove()
         self._sync_threads.shutdown(wait=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from stratalog.hot.checkpoint_draft import CheckpointChanges
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
@@ -120,8 +121,11 @@ class LogDirectory:
     """It is lost which logs were compacted once."""
     _written_elsewhere: bool = False
     """Another broker has written checkpoints here since ``log-bounds``, and may have cleaned logs."""
-    _bounds_stored: bool = False
+    bounds_stored: bool = False
     """``log-bounds`` and the checkpoint of log starts hold what is in ``bounds``."""
+    points_stored: bool = False
+    """The checkpoint of recovery points holds ``recovery_points``, since this start."""
+    changes: CheckpointChanges = field(default_factory=CheckpointChanges)
 
     @classmethod
     def load(cls, path: str, files: Filesystem) -> LogDirectory:
@@ -296,30 +300,26 @@ class LogDirectory:
     # -- checkpoints and the end --------------------------------------------------------------------------
 
     def write_checkpoints(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Write recovery points and log starts of all open logs; partitions not open keep theirs.
-
-        Raises `OSError`.
-        """
+        """Write recovery points and log starts of all open logs; partitions not open keep theirs. Raises `OSError`."""
         self.write_recovery_points(logs)
         self.store_bounds()
 
     def write_recovery_points(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Write the recovery points, and take over the bounds that `store_bounds` writes. Raises `OSError`.
 
-        Each file takes some 20 ms for 10,000 partitions. Each log learns at once that its recovery point is
-        stored: a truncation that comes later is not in the file.
+        Each file takes some 20 ms for 10,000 partitions; `stratalog.hot.checkpoint_steps` does it in steps.
         """
         self.recovery_points |= {name: log.flushed_offset for name, log in logs.items()}
+        self.changes.store_count += 1
+        self.points_stored = False
         checkpoint.write_offsets(self.files, self.path, checkpoint.RECOVERY_POINTS, self.recovery_points)
         self._note_bounds(logs)
         for log in logs.values():
-            log.recovery_point_stored()
+            if log.cycles.noted_cut is not None:
+                log.cycles.recovery_point_stored(log.cycles.noted_cut)
 
     def write_bounds(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Write the log starts of these logs, and below where offsets may be missing, if they have changed.
-
-        Raises `OSError`.
-        """
+        """Write log starts, and below where offsets may be missing, of these logs, if they have changed. Raises `OSError`."""
         self._note_bounds(logs)
         self.store_bounds()
 
@@ -331,19 +331,21 @@ class LogDirectory:
             for name, log in logs.items()
         }
         if bounds != self.bounds:
-            self._bounds_stored = False
+            self.bounds_stored = False
             self.bounds = bounds
 
     def store_bounds(self) -> None:
         """Write the bounds that were taken over, if they have changed. Raises `OSError`."""
-        if self._bounds_stored:
+        if self.bounds_stored:
             return
+        self.changes.store_count += 1
         checkpoint.write_offsets(self.files, self.path, checkpoint.LOG_START_OFFSETS, self.log_start_offsets)
         checkpoint.write_durably(self.files, f"{self.path}/{LOG_BOUNDS}", bounds_to_bytes(self.bounds))
-        self._bounds_stored = True
+        self.bounds_stored = True
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks of all partitions here. Raises `OSError`."""
+        self.changes.store_count += 1
         checkpoint.write_offsets(self.files, self.path, checkpoint.HIGH_WATERMARKS, high_watermarks)
 
     def note_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> Callable[[], None]:
@@ -409,12 +411,10 @@ class LogDirectory:
         self.remote_logs.pop(topic_partition, None)
         self.bounds.pop(topic_partition, None)
         self.summaries.pop(topic_partition, None)
-        self._bounds_stored = False
+        self.changes.forget(topic_partition)
+        self.bounds_stored = self.points_stored = False
 
     def take_doomed(self) -> list[DirectoryRemoval]:
-        """Hand over the directories of deleted partitions, to be removed by the caller, in any thread.
-
-        One that could not be removed goes back into ``doomed``.
-        """
+        """Hand over the directories of deleted partitions to be removed; one that could not be goes back into ``doomed``."""
         doomed, self.doomed = self.doomed, []
         return [DirectoryRemoval(self.files, path) for path in doomed]

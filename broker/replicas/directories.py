@@ -10,7 +10,7 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.runtime.ballast import NOTHING_SPARE, Ballast, Spare
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.workers.spawner import spawner_of
+from stratalog.hot.checkpoint_steps import bounds_steps, high_watermark_steps, recovery_point_steps
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
@@ -38,6 +39,7 @@ from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
 __all__ = ["Directories", "Directory", "Kept", "lock_directory"]
 
 _UUID_BYTES = 16
+_ROWS_PER_PAUSE = 500
 
 log = logging.getLogger(__name__)
 
@@ -210,18 +212,22 @@ class Directories:
                 return bool(end.value)
 
     def checkpoint_steps(self, directory: Directory, partitions: Sequence[Kept]) -> Generator[None, None, bool]:
-        """The same in steps: yields between the files."""
+        """The same in steps, some hundred rows each."""
         if directory.writer.offline is not None:
             return not partitions
         try:
             files, ballast = directory.files, directory.ballast
-            logs = {one.topic_partition: one.log for one in partitions}
-            ballast.lend(partial(files.write_recovery_points, logs))
+            logs: dict[TopicPartition, Log] = {}
+            for count, one in enumerate(partitions, 1):
+                logs[one.topic_partition] = one.log
+                if count % _ROWS_PER_PAUSE == 0:
+                    yield
+            ballast.lend((yield from recovery_point_steps(files, logs)))
             yield
-            ballast.lend(files.store_bounds)
+            ballast.lend((yield from bounds_steps(files, logs)))
             yield
-            high_watermarks = {one.topic_partition: one.high_watermark for one in partitions}
-            ballast.lend(partial(files.write_high_watermarks, high_watermarks))
+            rows = partial(_high_watermarks, partitions)
+            ballast.lend((yield from high_watermark_steps(files, rows)))
         except OSError as error:
             directory.writer.report(error)
             return False
@@ -278,6 +284,10 @@ class Directories:
         for partition in partitions:
             grouped[partition.directory.path].append(partition)
         return [(directory, grouped[directory.path]) for directory in self.all]
+
+
+def _high_watermarks(partitions: Iterable[Kept]) -> Iterator[tuple[TopicPartition, int]]:
+    return ((one.topic_partition, one.high_watermark) for one in partitions)
 
 
 def _load(

@@ -267,9 +267,10 @@ class Log:
             finally:
                 self.finish_sync(ticket)
 
-    def recovery_point_stored(self) -> None:
-        """Note that the directory's checkpoint holds this log's ``flushed_offset``. Raises `OSError`."""
-        self._cycles.recovery_point_stored()
+    @property
+    def cycles(self) -> SyncCycles:
+        """What is on the disk, and the note of cuts beside the log."""
+        return self._cycles
 
     # -- reading ------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ class SyncCycles:
 
     __slots__ = (
         "_created",
+        "_cut",
         "_epochs",
         "_epochs_count",
         "_names_dirty",
@@ -47,6 +48,7 @@ class SyncCycles:
         self._created = bool(loaded.created)
         self._names_dirty = self._created or loaded.names_changed
         self._truncated_to = loaded.truncated_to
+        self._cut = 0
 
     # -- dirt ---------------------------------------------------------------------------------------------
 
@@ -146,13 +148,19 @@ class SyncCycles:
 
     def void_recovery_point(self, end_offset: int) -> None:
         """Store that recovery points above ``end_offset`` are void: after a crash they would look like lost data."""
+        self._cut += 1
         if end_offset < self.flushed_offset and (self._truncated_to is None or end_offset < self._truncated_to):
             write_truncation(self._place.files, self._place.directory, end_offset)
             self._truncated_to = end_offset
 
-    def recovery_point_stored(self) -> None:
-        """Note that the directory's checkpoint holds this log's ``flushed_offset``. Raises `OSError`."""
-        if self._truncated_to is not None:
+    @property
+    def noted_cut(self) -> int | None:
+        """The number of the last cut, if there is a note of one."""
+        return None if self._truncated_to is None else self._cut
+
+    def recovery_point_stored(self, noted_cut: int) -> None:
+        """Remove the note of cuts up to ``noted_cut``; a later cut keeps it. Raises `OSError`."""
+        if self._truncated_to is not None and noted_cut == self._cut:
             self._place.files.unlink(self._place.path(TRUNCATION))
             self._place.files.sync_directory(self._place.directory)
             self._truncated_to = None

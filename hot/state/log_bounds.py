@@ -10,7 +10,7 @@ two, it is right; otherwise something else wrote the checkpoint (Kafka itself), 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -20,7 +20,15 @@ from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["LOG_BOUNDS", "LogBounds", "bounds_from_bytes", "bounds_to_bytes", "is_newer_than_checkpoint"]
+__all__ = [
+    "LOG_BOUNDS",
+    "LogBounds",
+    "bound_rows",
+    "bounds_from_bytes",
+    "bounds_to_bytes",
+    "framed_bounds",
+    "is_newer_than_checkpoint",
+]
 
 LOG_BOUNDS: Final = "log-bounds"
 _VERSION: Final = 1
@@ -38,6 +46,20 @@ class LogBounds(NamedTuple):
 def bounds_to_bytes(bounds: Mapping[TopicPartition, LogBounds]) -> bytes:
     """The content of ``log-bounds``."""
     body = json.dumps({str(name): list(one) for name, one in sorted(bounds.items())}, separators=(",", ":")).encode()
+    return _framed(body)
+
+
+def bound_rows(topic: str, rows: Mapping[int, LogBounds]) -> str:
+    """The rows of one topic, as they stand in the file."""
+    return json.dumps({f"{topic}-{number}": list(one) for number, one in rows.items()}, separators=(",", ":"))[1:-1]
+
+
+def framed_bounds(pieces: Iterable[str]) -> bytes:
+    """The content of ``log-bounds`` with the rows of these topics."""
+    return _framed(f"{{{','.join(pieces)}}}".encode())
+
+
+def _framed(body: bytes) -> bytes:
     return b"%d %08x %d\n%b" % (_VERSION, crc32c(body), len(body), body)
 
 

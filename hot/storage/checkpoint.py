@@ -9,7 +9,7 @@ renamed over it, and the directory synced. Source: Kafka's ``CheckpointFile``, `
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from stratalog.hot.storage.filesystem import Filesystem, append_all
@@ -33,6 +33,7 @@ __all__ = [
     "TRUNCATION",
     "MetaProperties",
     "RemoteLogState",
+    "numbers_framed",
     "numbers_from_bytes",
     "numbers_to_bytes",
     "read_meta_properties",
@@ -127,6 +128,11 @@ def numbers_to_bytes(rows: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
     for (topic, partition), numbers in sorted(rows.items()):
         lines.append(" ".join((topic, str(partition), *map(str, numbers))))
     return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def numbers_framed(pieces: Iterable[str], count: int) -> bytes:
+    """The content of a checkpoint whose ``count`` rows are text already, each with a line's end."""
+    return f"0\n{count}\n{''.join(pieces)}".encode()
 
 
 def numbers_from_bytes(data: bytes, columns: int) -> dict[TopicPartition, tuple[int, ...]]:

@@ -389,14 +389,3 @@ def test_gaps_of_the_cleaner_are_known_after_a_damaged_checkpoint(root, files):
         again = open_all(LogDirectory.load(root, files))
         assert [again[one].may_have_gaps for one in (FLIGHTS, ORDERS)] == [True, damaged == "log-bounds"]
         assert again[FLIGHTS].gaps_below == 3
-
-
-def test_a_stored_recovery_point_reaches_its_log_before_others_have_their_turn(root, files, monkeypatch):
-    """A later cut is not in the file: reading the file again would take the note of the cut away."""
-    directory, logs = filled(root, files)
-    told = []
-    monkeypatch.setattr(type(logs[FLIGHTS]), "recovery_point_stored", lambda log: told.append(log.topic_partition))
-    directory.write_recovery_points(logs)
-    stored = checkpoint.read_offsets(files, root, checkpoint.RECOVERY_POINTS)
-    assert stored == {FLIGHTS: 3, ORDERS: 3}
-    assert sorted(told) == [FLIGHTS, ORDERS]

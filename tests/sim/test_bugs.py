@@ -10,6 +10,7 @@ import pytest
 from sim.world import Outcome, run_seed
 from stratalog.broker.archive.partition_archive import Archive
 from stratalog.broker.network.connection import Connection
+from stratalog.broker.replicas import directories
 from stratalog.broker.replicas.partition import Partition
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import Log
@@ -87,6 +88,13 @@ def log_starts_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Checkpoints are not written."""
     patch.setattr(LogDirectory, "write_recovery_points", lambda *_: None)
     patch.setattr(LogDirectory, "store_bounds", lambda *_: None)
+
+    def nothing(*_):
+        yield
+        return lambda: None
+
+    patch.setattr(directories, "recovery_point_steps", nothing)
+    patch.setattr(directories, "bounds_steps", nothing)
 
 
 def answers_overtake(patch: pytest.MonkeyPatch) -> None:

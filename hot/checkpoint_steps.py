@@ -1,0 +1,160 @@
+"""Writes the checkpoints of a log directory in steps, so that a hundred thousand partitions hold nobody up.
+
+Each function gathers the rows and makes their text in steps, and returns what writes the file, to be called before the next
+step: no partition is deleted and no other checkpoint written in between. A file that would say what it says already is
+not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Final, TypeVar
+
+from stratalog.hot.checkpoint_draft import CheckpointDraft, number_rows
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.log.log import Log
+from stratalog.hot.state.log_bounds import LOG_BOUNDS, LogBounds, bound_rows, framed_bounds
+from stratalog.hot.storage import checkpoint
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["Store", "bounds_steps", "high_watermark_steps", "recovery_point_steps"]
+
+Store = Callable[[], None]
+"""Writes a file. Raises `OSError`; then it may be called again."""
+
+T = TypeVar("T")
+Logs = Mapping[TopicPartition, Log]
+
+_TRIES: Final = 3
+"""After so many drafts that were overtaken by another checkpoint, the next one is made in one go."""
+
+
+def recovery_point_steps(directory: LogDirectory, logs: Logs) -> Generator[None, None, Store]:
+    """Recovery points of all open logs; partitions not open keep theirs.
+
+    A log that is cut after its recovery point was gathered keeps its note of the cut.
+    """
+    return (yield from _drafted(directory, lambda gone: _recovery_points(directory, logs, gone)))
+
+
+def bounds_steps(directory: LogDirectory, logs: Logs) -> Generator[None, None, Store]:
+    """Log starts, and below where offsets may be missing; partitions not open keep theirs."""
+    return (yield from _drafted(directory, lambda gone: _bounds(directory, logs, gone)))
+
+
+def high_watermark_steps(
+    directory: LogDirectory, high_watermarks: Callable[[], Iterable[tuple[TopicPartition, int]]]
+) -> Generator[None, None, Store]:
+    """High watermarks, of the partitions that are given and no others."""
+    return (yield from _drafted(directory, lambda gone: _high_watermarks(directory, high_watermarks(), gone)))
+
+
+def _drafted(
+    directory: LogDirectory, draft: Callable[[set[TopicPartition]], Generator[None, None, Store]]
+) -> Generator[None, None, Store]:
+    """A draft that no other checkpoint has overtaken: what that one has taken in would be lost."""
+    changes = directory.changes
+    for _ in range(_TRIES):
+        store_count = changes.store_count
+        with changes.drafting() as gone:
+            store = yield from draft(gone)
+        if changes.store_count == store_count:
+            return store
+    steps = draft(set())
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            last: Store = end.value
+            return last
+
+
+def _recovery_points(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> Generator[None, None, Store]:
+    points = dict(directory.recovery_points)
+    cuts: list[tuple[Log, int]] = []
+
+    def rows() -> Iterator[tuple[TopicPartition, int]]:
+        for name, log in logs.items():
+            if (cut := log.cycles.noted_cut) is not None:
+                cuts.append((log, cut))
+            points[name] = point = log.flushed_offset
+            yield name, point
+
+    draft = CheckpointDraft(number_rows)
+    yield from draft.putting(list(points.items()))
+    yield from draft.putting(rows())
+    yield from draft.writing()
+    draft.drop(gone)
+    for name in gone:
+        points.pop(name, None)
+
+    def store() -> None:
+        if points != directory.recovery_points or not directory.points_stored:
+            directory.changes.store_count += 1
+            directory.points_stored = False
+            _write_numbers(directory, checkpoint.RECOVERY_POINTS, draft)
+            directory.recovery_points = points
+            directory.points_stored = True
+        for log, cut in cuts:
+            if log.topic_partition not in gone:
+                log.cycles.recovery_point_stored(cut)
+
+    return store
+
+
+def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> Generator[None, None, Store]:
+    bounds = dict(directory.bounds)
+    starts = dict(directory.log_start_offsets)
+    draft = CheckpointDraft(bound_rows)
+    of_starts = CheckpointDraft(number_rows)
+
+    def rows() -> Iterator[tuple[TopicPartition, LogBounds]]:
+        for name, log in logs.items():
+            start = log.log_start_offset
+            row = LogBounds(start, log.gaps_below if log.may_have_gaps else None)
+            of_starts.put(name, start)
+            bounds[name], starts[name] = row, start
+            yield name, row
+
+    yield from draft.putting(list(bounds.items()))
+    yield from of_starts.putting(list(starts.items()))
+    yield from draft.putting(rows())
+    if bounds == directory.bounds and directory.bounds_stored:
+        return lambda: None
+    yield from draft.writing()
+    yield from of_starts.writing()
+    draft.drop(gone)
+    of_starts.drop(gone)
+    for name in gone:
+        bounds.pop(name, None)
+        starts.pop(name, None)
+
+    def store() -> None:
+        directory.changes.store_count += 1
+        directory.bounds, directory.log_start_offsets, directory.bounds_stored = bounds, starts, False
+        _write_numbers(directory, checkpoint.LOG_START_OFFSETS, of_starts)
+        content = framed_bounds(draft.pieces())
+        checkpoint.write_durably(directory.files, f"{directory.path}/{LOG_BOUNDS}", content)
+        directory.bounds_stored = True
+
+    return store
+
+
+def _high_watermarks(
+    directory: LogDirectory, wanted: Iterable[tuple[TopicPartition, int]], gone: set[TopicPartition]
+) -> Generator[None, None, Store]:
+    draft = CheckpointDraft(number_rows)
+    yield from draft.putting(wanted)
+    yield from draft.writing()
+    draft.drop(gone)
+
+    def store() -> None:
+        directory.changes.store_count += 1
+        _write_numbers(directory, checkpoint.HIGH_WATERMARKS, draft)
+
+    return store
+
+
+def _write_numbers(directory: LogDirectory, name: str, draft: CheckpointDraft[int]) -> None:
+    content = checkpoint.numbers_framed(draft.pieces(), draft.count)
+    checkpoint.write_durably(directory.files, f"{directory.path}/{name}", content)
