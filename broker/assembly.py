@@ -253,7 +253,6 @@ def hosted_services(
         purgatory=broker.purgatory,
         dice=broker.dice,
         rework=broker.deep_work.rework,
-        image=lambda: broker.image,
         segments_open_max=segments_open_max(),
         on_led=on_led,
         on_released=on_released,

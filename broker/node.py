@@ -192,16 +192,12 @@ class Node:
             await self.server.close(grace_seconds=0)
         for name in {"cluster", "deleted_archives", "mount", "tiering"} & built.keys():
             await built[name].close()
-        for name in {"following", "coordinators"} & built.keys():
+        for name in {"following", "coordinators", "removals"} & built.keys():
             built[name].close()
-        if "deep_work" in built:
-            await self.deep_work.close()
         if "housekeeping" in built:
             self.housekeeping.stop()
-        if "compaction" in built:
-            await self.compaction.close()
-        if "removals" in built:
-            self.removals.close()
+        for name in {"deep_work", "compaction"} & built.keys():
+            await built[name].close()
         await self.http.close()
         self.log_limits.remove()
         self._sync_threads.shutdown(wait=True)

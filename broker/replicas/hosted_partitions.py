@@ -51,8 +51,6 @@ class HostedServices:
     purgatory: Purgatory
     dice: random.Random
     rework: Rework
-    image: Callable[[], ClusterImage]
-    """The newest image."""
     segments_open_max: int
     """How many files of segments may be held open."""
     on_led: Callable[[UnifiedLog, Led], None]
