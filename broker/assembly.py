@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from stratalog.broker.api.broker_view import BrokerView
 from stratalog.broker.archive.deleted_archives import DeletedArchives, DeletionPorts
 from stratalog.broker.archive.group_copies import GroupCopies, GroupCopyServices
-from stratalog.broker.archive.problems import first_of
 from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.archive.timelines import ControllerPorts, TransactionPorts
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.coordinators.coordinators import Coordinators, CoordinatorServices
 from stratalog.broker.coordinators.internal_topics import TopicMaking
 from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
-from stratalog.broker.http.missing_problems import add_missing_metrics, missing_problems
-from stratalog.broker.http.services import HttpServices
-from stratalog.broker.http.tier_watch import TierWatch, WatchServices
+from stratalog.broker.http.tier_watch import TierWatch
 from stratalog.broker.image_following import FollowingServices, ImageFollowing
 from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.network.limits import segments_open_max, server_limits
@@ -49,26 +46,20 @@ from stratalog.wire.topic import Uuid
 
 if TYPE_CHECKING:
     from stratalog.broker.coordinators.remote_transactions import RemoteTransactions
-    from stratalog.broker.http.server import HttpServer
 
 __all__ = [
     "BrokerParts",
     "hosted_services",
-    "http_services",
     "new_cluster",
     "new_compaction",
     "new_coordinators",
     "new_deleted_archives",
     "new_following",
     "new_housekeeping",
-    "new_http_server",
     "new_mount",
     "new_server",
-    "new_tier_watch",
     "new_tiering",
     "new_views",
-    "not_ready",
-    "problems",
 ]
 
 _UUID_BYTES: Final = 16
@@ -383,56 +374,3 @@ def new_compaction(broker: BrokerParts) -> Compaction:
         partitions=broker.partitions,
     )
     return Compaction(services)
-
-
-def new_tier_watch(broker: BrokerParts) -> TierWatch:
-    """The looks at every partition for those who watch."""
-    services = WatchServices(
-        config=broker.config,
-        clock=broker.clock,
-        metrics=broker.metrics,
-        tiering=broker.tiering,
-        led=broker.partitions,
-        mounted=broker.mount,
-    )
-    return TierWatch(services)
-
-
-def http_services(broker: BrokerParts) -> HttpServices:
-    """The parts of a broker that its HTTP routes use."""
-    return HttpServices(
-        bucket_url=broker.config.bucket_url,
-        clock=broker.clock,
-        authorizer=broker.dispatcher.authorizer,
-        image=lambda: broker.image,
-        config_rules=broker.config_rules,
-        control=broker.control,
-        led=broker.partitions,
-        tiering=broker.tiering,
-        mounted=broker.mount,
-    )
-
-
-def problems(broker: BrokerParts) -> list[str]:
-    """The faults of a broker that serves, a sentence each."""
-    local = [*first_of(broker.partitions.closed), *missing_problems(broker.partitions)]
-    return [*local, *broker.tiering.problems(), *first_of(broker.coordinators.hanging.problems())]
-
-
-def not_ready(broker: BrokerParts) -> list[str]:
-    """The reasons why a broker should get no traffic, a sentence each."""
-    return [
-        f"log directory {directory.path} is offline: {directory.writer.offline}"
-        for directory in broker.directories.all
-        if directory.writer.offline is not None
-    ] + [*broker.server.not_ready(), *broker.coordinators.failures()]
-
-
-def new_http_server(broker: BrokerParts) -> HttpServer:
-    """The page, the figures and the steering of a broker over HTTP."""
-    from stratalog.broker.http.routes import http_routes  # noqa: PLC0415
-    from stratalog.broker.http.server import HttpServer  # noqa: PLC0415 - Kafka's clients do not wait for it
-
-    routes = http_routes(http_services(broker), broker.tier_watch)
-    add_missing_metrics(broker.metrics, broker.partitions)
-    return HttpServer(broker.metrics, partial(not_ready, broker), routes, problems=partial(problems, broker))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stratalog.broker import api, assembly
+from stratalog.broker import api, assembly, http_assembly
 from stratalog.broker.api.broker_view import BrokerView
 from stratalog.broker.api.quorum_changes import QUORUM_CHANGE_APIS
 from stratalog.broker.archive.deleted_archives import DeletedArchives, note_deletions
@@ -104,7 +104,7 @@ class Node:
         self._sync_threads = spawner_of(asyncio.get_running_loop()).threads(_SYNC_THREADS, "sync")
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the last log directory has failed: the process has nothing left to serve."""
-        self.http = HttpListener(partial(assembly.new_http_server, self), self.failed.set, http_limits(config))
+        self.http = HttpListener(partial(http_assembly.new_http_server, self), self.failed.set, http_limits(config))
         self.http.connections.add_figures(self.metrics)
         self.log_limits = LogLimits(self.clock.monotonic)
         self.control: ControlPlane
@@ -160,7 +160,7 @@ class Node:
         self.views = assembly.new_views(self)
         self.coordinators = assembly.new_coordinators(self)
         self._follow_settings(self.image)
-        self.tier_watch = assembly.new_tier_watch(self)
+        self.tier_watch = http_assembly.new_tier_watch(self)
         await self.tiering.gate.look_at_start()
         self.following = assembly.new_following(self, self._resolver, self._follow_settings)
         await self.cluster.enter(self.following.applied, self.following.all_open)
@@ -390,4 +390,4 @@ class Node:
 
     def not_ready(self) -> list[str]:
         """Why the broker should get no traffic, a sentence each (``/readyz``)."""
-        return assembly.not_ready(self)
+        return http_assembly.not_ready(self)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from stratalog.broker.archive.beyond_archive import BeyondArchive
 from stratalog.broker.archive.tiering import Tiering
+from stratalog.broker.http.cluster_summary import ClusterSummary
 from stratalog.broker.http.tier_rows import BrokerFacts, PartitionFacts, RunningUpload, Totals, row, summary
 from stratalog.broker.http.topic_figures import trash_of
 from stratalog.broker.http.verification import Verification
@@ -81,6 +82,8 @@ class WatchServices:
     tiering: Tiering
     led: Iterable[UnifiedLog]
     mounted: Iterable[Mounted]
+    cluster: Callable[[], ClusterSummary | None]
+    """The cluster of several nodes that the broker belongs to; None if it is one by itself."""
 
 
 class TierWatch:
@@ -191,7 +194,7 @@ class TierWatch:
             verification=None if self.verification is None else self.verification._asdict(),
             read_only=services.config.boolean("stratalog.read.only"),
         )
-        return summary(facts, totals)
+        return {**summary(facts, totals), "cluster": services.cluster()}
 
     # -- looking --------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,11 @@ class Site:
             anomalies=anomalies,
         )
         node.tier_watch.verification = told
+
+    def in_cluster(self, cluster) -> None:
+        """As if the broker were one of several."""
+        watch = self.broker.node.tier_watch
+        watch._services = replace(watch._services, cluster=lambda: cluster)
 
     def configure(self, topic: str, *settings: str) -> None:
         """Names and values in turn."""

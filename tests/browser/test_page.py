@@ -199,3 +199,38 @@ def test_the_page_does_not_move_with_reduced_motion(busy, look):
     plain = look(busy, forced_colors="active").go()
     plain.picture("forced-colors")
     checked(plain)
+
+
+CLUSTER = {
+    "cluster_id": "c",
+    "node": 1,
+    "controller": 2,
+    "controller_epoch": 7,
+    "nodes": [
+        {"node": 1, "roles": ["broker", "controller"], "state": "active", "address": "a:9092", "rack": "east"},
+        {"node": 2, "roles": ["broker", "controller"], "state": "active", "address": "b:9092", "rack": None},
+        {"node": 3, "roles": ["broker"], "state": "fenced", "address": "c:9092", "rack": None},
+        {"node": 4, "roles": ["controller"], "state": "", "address": "", "rack": None},
+    ],
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_nodes_of_a_cluster_are_said(busy, look, scheme):
+    """Which of them leads the metadata, which one is away, and which one this page is of. A broker by itself has none."""
+    one = look(busy, scheme=scheme).go()
+    assert not one.page.locator("#cluster").is_visible()
+    busy.in_cluster(CLUSTER)
+    one.wait_text("#cluster-note", "Node 2 is the active controller; node 3 is fenced: away, or starting.")
+    assert "The partitions below are those of node 1." in one.page.locator("#cluster-note").inner_text()
+    said = one.page.locator("#nodes li").all_inner_texts()
+    assert [text.split("\n") for text in said] == [
+        ["1 broker, controller", "a:9092 · rack east · this page"],
+        ["2 broker, active controller", "b:9092"],
+        ["3 fenced broker", "c:9092"],
+        ["4 controller"],
+    ]
+    checked(one)
+    one.picture(f"cluster-{scheme}")
+    busy.in_cluster({**CLUSTER, "controller": None, "nodes": CLUSTER["nodes"][:2]})
+    one.wait_text("#cluster-note", "No controller is active: topics and settings cannot be changed.")

@@ -1,6 +1,6 @@
 // Listens to the broker's events and keeps the page up to date. Everything it says comes from words.js.
 
-import { announcement, bytes, duration, figures, number, plural, said } from "./words.js";
+import { announcement, bytes, clusterNote, duration, figures, nodeWords, number, plural, said } from "./words.js";
 import { Rows } from "./rows.js";
 
 const RETRY_MS = 2000;
@@ -87,9 +87,34 @@ function show() {
     put(figure.querySelector(".note"), note);
     figure.classList.toggle("alarming", alarming);
   }
+  showNodes(summary);
   showUploads(summary);
   rows.render(now());
   showEmpty(summary);
+}
+
+function showNodes({ cluster }) {
+  byId("cluster").hidden = !cluster;
+  if (!cluster) return;
+  set("cluster-note", clusterNote(cluster));
+  const list = byId("nodes");
+  while (list.children.length > cluster.nodes.length) list.lastChild.remove();
+  cluster.nodes.forEach((node, index) => {
+    const [title, note, alarming] = nodeWords(node, cluster);
+    const line = list.children[index] ?? list.appendChild(nodeLine());
+    put(line.firstChild, title);
+    put(line.lastChild, note);
+    line.classList.toggle("alarming", alarming);
+  });
+}
+
+function nodeLine() {
+  const line = document.createElement("li");
+  for (const name of ["title", "note"]) {
+    const words = line.appendChild(document.createElement("span"));
+    words.className = name;
+  }
+  return line;
 }
 
 function showUploads({ uploads }) {

@@ -164,3 +164,19 @@ export function figures(summary) {
     verified(summary, now),
   ];
 }
+
+/** The line above the nodes: who leads the metadata, and what is wrong with the cluster. */
+export function clusterNote(cluster) {
+  const fenced = cluster.nodes.filter((one) => one.state === "fenced").map((one) => one.node);
+  const leads = cluster.controller === null ? "No controller is active: topics and settings cannot be changed" : `Node ${cluster.controller} is the active controller`;
+  const away = fenced.length ? `; ${fenced.length === 1 ? "node" : "nodes"} ${fenced.join(", ")} ${fenced.length === 1 ? "is" : "are"} fenced: away, or starting` : "";
+  return `${leads}${away}. The partitions below are those of node ${cluster.node}.`;
+}
+
+/** A node: title, note, whether it needs attention. */
+export function nodeWords(node, cluster) {
+  const office = node.node === cluster.controller ? ["active controller"] : node.roles.includes("controller") ? ["controller"] : [];
+  const roles = [...(node.roles.includes("broker") ? [node.state === "active" ? "broker" : `${node.state} broker`] : []), ...office];
+  const places = [node.address, node.rack && `rack ${node.rack}`, node.node === cluster.node && "this page"].filter(Boolean);
+  return [`${node.node}  ${roles.join(", ")}`, places.join(" · "), node.state === "fenced"];
+}

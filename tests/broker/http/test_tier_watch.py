@@ -77,6 +77,7 @@ class Broker:
         self.metrics = SimpleNamespace(topics={})
         self.config = SimpleNamespace(bucket_url="memory:", boolean=lambda name: False)
         self.mounted = []
+        self.cluster = lambda: None
 
     @property
     def led(self):
