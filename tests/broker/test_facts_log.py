@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.client.admin import alter_topic_configs
+from stratalog.client.client import Client
 from stratalog.client.records import NewRecord
 from stratalog.hot.replica_state import FollowerState
 from stratalog.wire.batch import iter_headers
@@ -148,7 +150,7 @@ def test_acks_all_needs_no_more_replicas_than_there_are(broker, new_batch):
 
 
 def test_acks_all_needs_min_insync_replicas(broker, new_batch):
-    """NOT_ENOUGH_REPLICAS and nothing appended; acks 0 and 1 and reads work."""
+    """NOT_ENOUGH_REPLICAS and nothing appended; acks 0 and 1 work, and readers see it once enough are in sync (KIP-966)."""
     broker.create("t", min_insync_replicas=2)
     state = broker.partition("t").partition.leader.state
     state._followers[2] = FollowerState(last_caught_up_ms=0)  # a second one that is not in sync
@@ -156,6 +158,10 @@ def test_acks_all_needs_min_insync_replicas(broker, new_batch):
     assert broker.end("t") == 0
     assert broker.append("t", new_batch(b"one"), acks=1).base_offset == 0
     broker.append("t", new_batch(b"zero"), acks=0)
+    broker.wait_until(lambda: broker.partition("t").log.flushed_offset == 2)
+    assert broker.partition("t").partition.high_watermark == 0
+    with Client(broker.address) as client:
+        alter_topic_configs(client, "t", set_to={"min.insync.replicas": "1"})
     broker.wait_until(lambda: broker.partition("t").partition.high_watermark == 2)
     assert broker.values("t") == [b"one", b"zero"]
 
