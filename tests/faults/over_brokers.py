@@ -1,0 +1,252 @@
+"""A cluster of three brokers for transactions that reach over all of them, and a producer of transactions v2 (KIP-890)."""
+
+import time
+
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Place
+
+from stratalog.client.admin import create_topic
+from stratalog.client.client import BrokerAway, Client
+from stratalog.client.coordinators import GROUP, TRANSACTION, find_coordinator
+from stratalog.metadata.coordination import Producer
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.end_txn import EndTxnRequest
+from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
+from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from stratalog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from stratalog.wire.topic import TopicPartition
+
+SETTINGS = {
+    "transaction.state.log.num.partitions": 6,
+    "offsets.topic.num.partitions": 6,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "group.initial.rebalance.delay.ms": 0,
+}
+WAIT_SECONDS = 60
+
+AGAIN = {
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
+"""Upon these a producer of Kafka's sends the request again."""
+
+
+def until(condition, seconds=WAIT_SECONDS, what="it"):
+    """The condition's value, once it is true."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what} has not come within {seconds} s"
+        time.sleep(0.05)
+    return value
+
+
+class Brokers:
+    """The cluster, with topic ``t`` of six partitions on all three brokers."""
+
+    def __init__(self, cluster, partitions=6, **configs):
+        self.cluster = cluster
+        with self.client() as client:
+            create_topic(client, "t", partition_count=partitions, configs=configs)
+            for key, kind in (("x", TRANSACTION), ("g", GROUP)):
+                self.patiently(lambda key=key, kind=kind: find_coordinator(client, key, kind))
+
+    def client(self):
+        """A client of a moment: it knows nothing of before."""
+        return Client(self.cluster.bootstrap, timeout_seconds=10)
+
+    def patiently(self, attempt):
+        """What an attempt returns, made again as a client would."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                return attempt()
+            except KafkaError as error:
+                if error.code not in AGAIN or time.monotonic() > deadline:
+                    raise
+            except BrokerAway:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
+
+    def coordinator(self, key, kind=TRANSACTION):
+        """The node that coordinates a key."""
+
+        def find():
+            with self.client() as client:
+                return find_coordinator(client, key, kind)
+
+        return self.patiently(find)
+
+    def key_at(self, node_id, kind=TRANSACTION):
+        """A transactional id, or a group, that this node coordinates."""
+        return next(f"key-{n}" for n in range(200) if self.coordinator(f"key-{n}", kind) == node_id)
+
+    def leaders(self, topic="t"):
+        """The leader of each partition."""
+        with self.client() as client:
+            return {one.partition: one.leader for one in client.topic(topic).partitions}
+
+    def partition_at(self, node_id):
+        """The first partition of ``t`` that this node leads."""
+        return next(number for number, leader in sorted(self.leaders().items()) if leader == node_id)
+
+    def back(self, *node_ids):
+        """Nodes start again and serve."""
+        self.cluster.start(*node_ids)
+        self.cluster.wait_ready()
+
+    def consumer(self, group="readers", **settings):
+        """A reader of committed records."""
+        return Consumer(
+            {
+                "bootstrap.servers": self.cluster.bootstrap,
+                "group.id": group,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "log_level": 0,
+                **settings,
+            }
+        )
+
+    def committed(self, count, *partitions, seconds=WAIT_SECONDS):
+        """The committed values of partitions of ``t``, or of all: at least ``count`` are waited for, then no more come."""
+        numbers = partitions or tuple(self.leaders())
+        consumer = self.consumer()
+        consumer.assign([Place("t", number, 0) for number in numbers])
+        values, deadline = [], time.monotonic() + seconds
+        while len(values) < count and time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                values.append(message.value().decode())
+        message = consumer.poll(0.7)
+        while message is not None:
+            if message.error() is None:
+                values.append(message.value().decode())
+            message = consumer.poll(0.7)
+        consumer.close()
+        return sorted(values)
+
+    def offset_of(self, group):
+        """The committed offset of ``t-0``; None while it is undecided."""
+        consumer = self.consumer(group)
+        try:
+            return consumer.committed([Place("t", 0)], timeout=10)[0].offset
+        finally:
+            consumer.close()
+
+    def stable(self, *partitions):
+        """Whether nothing is open in these partitions of ``t``."""
+        with self.client() as client:
+            names = {TopicPartition("t", number): -1 for number in partitions or self.leaders()}
+            ends = client.list_offsets(names)
+            return ends == client.list_offsets(names, read_committed=True)
+
+
+class WireProducer:
+    """A producer of transactions v2: partitions are added by Produce v12, offsets by TxnOffsetCommit v5."""
+
+    def __init__(self, brokers, transactional_id, timeout_ms=60_000):
+        self.brokers = brokers
+        self.name = transactional_id
+        self.timeout_ms = timeout_ms
+        self.sequences = {}
+        self.producer = None
+
+    def init(self):
+        answer = self._ask(
+            InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=self.timeout_ms),
+            5,
+            self._coordinator,
+        )
+        self._go_on(answer)
+        return self
+
+    def _go_on(self, answer):
+        self.producer = Producer(answer.producer_id, answer.producer_epoch)
+        self.sequences = {}
+
+    def _coordinator(self, client):
+        return find_coordinator(client, self.name, TRANSACTION)
+
+    def _ask(self, request, version, place, codes_of=lambda answer: [answer.error_code]):
+        def attempt():
+            with self.brokers.client() as client:
+                answer = client.link(place(client)).call(request, version)
+            for code in codes_of(answer):
+                if code:
+                    raise KafkaError(ErrorCode(code))
+            return answer
+
+        return self.brokers.patiently(attempt)
+
+    def write(self, number, *values, version=12):
+        """Records in one partition; the batch is repeated with its sequence numbers until it stands."""
+        sequence = self.sequences.get(number, 0)
+        records = [Record(n, int(time.time() * 1000), None, value.encode()) for n, value in enumerate(values)]
+        batch = build_batch(
+            records,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        data = PartitionProduceData(index=number, records=bytes(batch))
+        request = ProduceRequest(
+            transactional_id=self.name,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name="t", partition_data=[data])],
+        )
+        self._ask(
+            request,
+            version,
+            lambda client: client.leader(TopicPartition("t", number)),
+            lambda answer: [one.error_code for topic in answer.responses for one in topic.partition_responses],
+        )
+        self.sequences[number] = sequence + len(values)
+
+    def offsets(self, group, offset):
+        """The offset of ``t-0`` for a group."""
+        there = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.name,
+            group_id=group,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[there])],
+        )
+        self._ask(
+            request,
+            5,
+            lambda client: find_coordinator(client, group, GROUP),
+            lambda answer: [one.error_code for topic in answer.topics for one in topic.partitions],
+        )
+
+    def end(self, *, commit=True, version=5):
+        request = EndTxnRequest(
+            transactional_id=self.name,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            committed=commit,
+        )
+        answer = self._ask(request, version, self._coordinator)
+        if version >= 5:
+            self._go_on(answer)
+
+    def end_empty(self):
+        """Nothing was written: Kafka's own client sends an abort, or nothing."""
+        self.end(commit=False)
