@@ -1,6 +1,7 @@
 """DescribeCluster (key 60): the brokers of the cluster and its controller, or its controllers.
 
-Behaviour: addresses are those of the listener that was asked. A broker answers for brokers, a controller for the
+Behaviour: addresses are those of the listener that was asked. A broker names as controller one of the brokers that are not
+fenced, by chance, as in Metadata; a controller names the leader of the metadata quorum. A broker answers for brokers, a controller for the
 registered controllers (KIP-919), and each refuses the other with MISMATCHED_ENDPOINT_TYPE; version 1 says which of them is
 asked for. Version 2 can include fenced brokers. Every caller is answered; the operations on the cluster are shown to those
 who may describe it, and 0 to others.
@@ -12,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from stratalog.broker.api import broker_view, controller_view, metadata_view
+from stratalog.broker.api.metadata import some_node
 from stratalog.broker.requests.authorizer import CLUSTER_NAME
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.wire.errors import ErrorCode
@@ -41,8 +43,11 @@ def handle(context: broker_view.Context, request: DescribeClusterRequest) -> Mes
         for each in context.broker.image.brokers.brokers.values()
         if (at := each.listeners.get(listener)) is not None and (request.include_fenced_brokers or not each.is_fenced)
     ]
+    alive = [each.broker_id for each in brokers if not each.is_fenced]
     answer = DescribeClusterResponse(
-        cluster_id=context.broker.cluster_id, controller_id=context.broker.node_id, brokers=brokers
+        cluster_id=context.broker.cluster_id,
+        controller_id=some_node(alive, context.broker.random_int),
+        brokers=brokers,
     )
     return _with_operations(context, request, answer)
 

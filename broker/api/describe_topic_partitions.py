@@ -1,7 +1,8 @@
 """DescribeTopicPartitions (key 75): partitions of topics, page by page (KIP-966).
 
 Behaviour: topics come in the order of their names, each once. A page has at most as many partitions as the request
-and ``max.request.partition.size.limit`` allow; the next one begins where its cursor says. Topics that may not be
+and ``max.request.partition.size.limit`` allow; the next one begins where its cursor says. A partition without a leader has
+leader -1 and no error, as in Kafka. Topics that may not be
 described come last, and only if they were named.
 """
 
@@ -91,17 +92,17 @@ class _Page:
     def _partition(
         self, topic: TopicImage, number: int, state: PartitionImage
     ) -> DescribeTopicPartitionsResponsePartition:
-        leader, offline, code = partition_health(self._context.broker, topic.name, number, state)
+        broker, listener = self._context.broker, self._context.connection.listener.name
+        health = partition_health(broker, broker.image.brokers, listener, topic.name, number, state)
         return DescribeTopicPartitionsResponsePartition(
-            error_code=code,
             partition_index=number,
-            leader_id=leader,
+            leader_id=health.leader,
             leader_epoch=state.leader_epoch,
             replica_nodes=list(state.replicas),
             isr_nodes=list(state.in_sync_replicas),
             eligible_leader_replicas=list(state.eligible_leader_replicas),
             last_known_elr=list(state.last_known_eligible),
-            offline_replicas=offline,
+            offline_replicas=health.offline,
         )
 
 

@@ -77,7 +77,7 @@ def _find(context: Context, key_type: int, key: str, topic: str) -> Coordinator:
     partitions = image.topics.by_name[topic].partitions
     leader = partitions[coordinator_partition(key, len(partitions))].leader
     broker = image.brokers.brokers.get(leader)
-    at = None if broker is None else broker.listeners.get(context.connection.listener.name)
+    at = None if broker is None or broker.is_fenced else broker.listeners.get(context.connection.listener.name)
     if at is None:
         return _no_coordinator(
             key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")

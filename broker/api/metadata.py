@@ -2,11 +2,14 @@
 
 Behaviour: version 0 asks for everything with an empty list, later versions with null. A topic that does not exist is
 created if both the client and ``auto.create.topics.enable`` allow it, and the answer waits for that. Addresses are
-those of the listener that was asked. The bytes that describe a topic are kept until it changes.
+those of the listener that was asked; brokers that are fenced, or have no such listener, are left out. The controller is one
+of the brokers that are told, by chance: each of them forwards what the controller decides (as in Kafka's KRaft mode). The
+bytes that describe a topic are kept until it changes, or until brokers come, go, or are fenced.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from stratalog.broker.api.broker_view import Context
@@ -34,10 +37,13 @@ from stratalog.wire.metadata_answer import EncodedTopics, metadata_encoder, topi
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import ZERO_UUID
 
-__all__ = ["API"]
+__all__ = ["API", "some_node"]
 
 _ERROR_SINCE: Final = 13
 _IDS_SINCE: Final = 12
+_LISTENERS_SINCE: Final = 6
+"""LISTENER_NOT_FOUND is answered from this version on, LEADER_NOT_AVAILABLE before."""
+_NO_CONTROLLER: Final = -1
 _NEVER_STRICT: Final = 1 << 15
 """Topics that are created by being asked for are counted; no version refuses them."""
 _LATER: Final = dict.fromkeys(
@@ -62,13 +68,17 @@ class _Answer:
         self._broker = context.broker
         self._image = context.broker.image
         self._version = context.api_version
+        self._listener = context.connection.listener.name
         self._wanted = None if request.topics is None else {(one.name, one.topic_id): one for one in request.topics}
         self._everything = request.topics is None or (self._version == 0 and not request.topics)
         self._create = request.allow_auto_topic_creation and self._broker.config.boolean("auto.create.topics.enable")
         self._operations = request.include_topic_authorized_operations
         self._cluster_operations = request.include_cluster_authorized_operations
         directories = self._broker.directories.all
+        self._passing = False
+        """Whether something that this broker alone knows has been told since this was set to False."""
         self._failed_views: dict[str, ErrorCode] = {}
+        self._form = (self._version, self._listener)
         offline = sum(directory.writer.offline is not None for directory in directories)
         self._failures = offline, self._broker.partitions.failure_count
 
@@ -155,10 +165,11 @@ class _Answer:
     def build(self, failed: dict[str, ErrorCode]) -> Steps[Message]:
         """The answer. ``failed``: topics that could not be created."""
         topics = yield from (self._all() if self._everything else self._some(failed))
+        brokers = self._brokers()
         answer = MetadataResponse(
-            brokers=self._brokers(),
+            brokers=brokers,
             cluster_id=self._broker.cluster_id,
-            controller_id=self._broker.node_id,
+            controller_id=some_node([one.node_id for one in brokers], self._broker.random_int),
             topics=topics,
         )
         if self._cluster_operations:
@@ -172,7 +183,7 @@ class _Answer:
         image, guarded = self._image, self._context.dispatcher.guarded
         if not guarded and not self._operations:
             fragments = self._broker.metadata_fragments
-            return (yield from fragments.everything(image, self._version, self._topic, failures=self._failures))
+            return (yield from fragments.everything(image, self._form, self._described, failures=self._failures))
         topics = []
         for topic in image.topics.by_name.values():
             if not guarded or self._sees(topic.name):
@@ -193,16 +204,16 @@ class _Answer:
         if self._operations or topic.topic_id not in self._image.topics.by_id:
             return topic_bytes(self._topic(topic), self._version)
         fragments = self._broker.metadata_fragments
-        return fragments.topic(topic, self._version, self._topic, failures=self._failures)
+        brokers = self._image.brokers
+        return fragments.topic(topic, brokers, self._form, self._described, failures=self._failures)
 
     def _sees(self, name: str) -> bool:
         return self._context.allows(name)
 
     def _brokers(self) -> list[MetadataResponseBroker]:
-        listener = self._context.connection.listener.name
         answer = []
         for broker in self._image.brokers.brokers.values():
-            at = broker.listeners.get(listener)
+            at = broker.listeners.get(self._listener)
             if at is not None and not broker.is_fenced:
                 answer.append(
                     MetadataResponseBroker(node_id=broker.broker_id, host=at.host, port=at.port, rack=broker.rack)
@@ -238,6 +249,11 @@ class _Answer:
             return absent
         return topic
 
+    def _described(self, topic: TopicImage) -> tuple[MetadataResponseTopic, bool]:
+        """The answer for a topic, and whether it holds as long as the images do."""
+        self._passing = False
+        return self._topic(topic), not self._passing
+
     def _topic(self, topic: TopicImage) -> MetadataResponseTopic:
         answer = MetadataResponseTopic(
             name=topic.name,
@@ -250,16 +266,36 @@ class _Answer:
         return answer
 
     def _partition(self, topic: str, number: int, state: PartitionImage) -> MetadataResponsePartition:
-        leader, offline, code = partition_health(self._broker, topic, number, state)
+        leader, offline, code, passing = partition_health(
+            self._broker, self._image.brokers, self._listener, topic, number, state
+        )
+        self._passing = self._passing or passing
+        if code is ErrorCode.LISTENER_NOT_FOUND and self._version < _LISTENERS_SINCE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        replicas, in_sync = list(state.replicas), list(state.in_sync_replicas)
+        if self._version == 0:
+            replicas, in_sync = self._reached(replicas), self._reached(in_sync)
+            if not code and (len(replicas) < len(state.replicas) or len(in_sync) < len(state.in_sync_replicas)):
+                code = ErrorCode.REPLICA_NOT_AVAILABLE
         return MetadataResponsePartition(
             error_code=code,
             partition_index=number,
             leader_id=leader,
             leader_epoch=state.leader_epoch,
-            replica_nodes=list(state.replicas),
-            isr_nodes=list(state.in_sync_replicas),
+            replica_nodes=replicas,
+            isr_nodes=in_sync,
             offline_replicas=offline,
         )
+
+    def _reached(self, replicas: list[int]) -> list[int]:
+        """Those with an address at the listener: version 0 names no others."""
+        brokers = self._image.brokers.brokers
+        return [one for one in replicas if one in brokers and self._listener in brokers[one].listeners]
+
+
+def some_node(told: Sequence[int], random_int: Callable[[int], int]) -> int:
+    """The controller for clients: one of the brokers that are told, or -1 where none is."""
+    return told[random_int(len(told))] if told else _NO_CONTROLLER
 
 
 def handle(context: Context, request: MetadataRequest) -> Pending:

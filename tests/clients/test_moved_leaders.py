@@ -29,9 +29,11 @@ from stratalog.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from stratalog.wire.messages.describe_cluster import DescribeClusterRequest
 from stratalog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from stratalog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -262,6 +264,39 @@ def test_a_leader_that_stops_is_told_as_none_and_comes_back_under_a_newer_epoch(
     (partition,) = answer.responses[0].partitions
     at = (topic.leader, *address(leader, "OTHER"))
     assert told(partition, answer) == (ErrorCode.FENCED_LEADER_EPOCH, (topic.leader, now), [at])
+
+
+def test_a_broker_that_is_fenced_is_left_out_and_its_replicas_are_offline(nodes, new_topic):
+    """Unless fenced brokers are asked for; the controller of clients is one of the others, whoever decides."""
+    topic = new_topic()
+    gone, other = nodes[topic.leader], nodes[topic.other]
+    gone.stop()
+    left = {broker_id for broker_id in BROKERS if broker_id != topic.leader}
+    other.wait_until(lambda: other.node.image.brokers.brokers[topic.leader].is_fenced)
+    metadata = [
+        asked(other, "OTHER", MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)]), 12) for _ in range(30)
+    ]
+    for answer in metadata:
+        assert {one.node_id: (one.host, one.port) for one in answer.brokers} == {
+            broker_id: address(nodes[broker_id], "OTHER") for broker_id in left
+        }
+        (partition,) = answer.topics[0].partitions
+        assert (ErrorCode(partition.error_code), partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert partition.replica_nodes == partition.offline_replicas == (topic.leader,)
+    assert {answer.controller_id for answer in metadata} == left
+    for fenced in (False, True):
+        described = asked(
+            other,
+            "OTHER",
+            DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=fenced),
+            2,
+        )
+        assert described.controller_id in left
+        assert {one.broker_id: one.is_fenced for one in described.brokers} == {
+            **dict.fromkeys(left, False),
+            **({topic.leader: True} if fenced else {}),
+        }
+    gone.start()
 
 
 def test_librdkafka_goes_on_when_leaders_come_back(nodes, new_topic):

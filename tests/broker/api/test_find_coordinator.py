@@ -1,12 +1,17 @@
 """FindCoordinator: the leader of the partition that the key's hash names."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stratalog.broker.api.find_coordinator import API
+from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.partitioner import coordinator_partition
+from stratalog.wire.records.metadata import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from stratalog.wire.schema import encode_bytes
+from tests.broker.api.at_once import AtOnce
 
 TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
 
@@ -85,3 +90,48 @@ def test_a_forbidden_request_makes_no_topic(start_node, version):
     one = answer if version < 4 else answer.coordinators[0]
     assert one.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert TOPICS[0] not in broker.node.image.topics.by_name
+
+
+class Asked(AtOnce):
+    """A request at a broker whose image a test gives."""
+
+    def __init__(self, image):
+        self.broker = SimpleNamespace(image=image)
+        self.connection = SimpleNamespace(listener=SimpleNamespace(name="L"))
+        self.api_version = 6
+        self.answer = None
+
+    def allows(self, *_):
+        return True
+
+    def respond(self, answer):
+        self.answer = answer
+
+
+@pytest.mark.parametrize(
+    ("listener", "fenced", "code"),
+    [
+        ("L", False, ErrorCode.NONE),
+        ("L", True, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ("M", False, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_a_coordinator_that_clients_cannot_reach_is_not_available(listener, fenced, code):
+    """It is fenced, and another will be chosen; or it has no such listener."""
+    at = BrokerEndpoint(name=listener, host="h", port=9, security_protocol=0)
+    state = PartitionRecord(
+        partition_id=0, topic_id=bytes(16), replicas=[2], isr=[2], leader=2, leader_epoch=0, partition_epoch=0
+    )
+    broker = RegisterBrokerRecord(
+        broker_id=2,
+        broker_epoch=1,
+        incarnation_id=bytes(16),
+        end_points=[at],
+        features=[],
+        rack=None,
+        fenced=fenced,
+    )
+    asked = Asked(EMPTY_IMAGE.apply([broker, TopicRecord(name=TOPICS[0], topic_id=bytes(16)), state]))
+    API.handle(asked, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+    (found,) = asked.answer.coordinators
+    assert (found.error_code, found.node_id) == (code, -1 if code else 2)

@@ -7,7 +7,13 @@ from stratalog.broker.runtime.slices import to_the_end
 from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from stratalog.wire.metadata_answer import topic_bytes
-from stratalog.wire.records.metadata import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from stratalog.wire.records.metadata import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 
 
 def topic_id(name):
@@ -53,7 +59,8 @@ class Describing:
             )
             for number, state in topic.partitions.items()
         ]
-        return MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        answer = MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        return answer, topic.name not in self.failing
 
     def taken(self):
         """The topics described since the last call."""
@@ -71,10 +78,11 @@ def everything(describe):
     """Asks for all topics; what had to be described."""
     fragments = MetadataFragments()
 
-    def everything(image, version=12, failures=0):
-        encoded = to_the_end(fragments.everything(image, version, describe, failures=failures))
+    def everything(image, version=12, failures=0, listener="L"):
+        form = version, listener
+        encoded = to_the_end(fragments.everything(image, form, describe, failures=failures))
         taken = describe.taken()
-        expected = b"".join(topic_bytes(describe(topic), version) for topic in image.topics.by_name.values())
+        expected = b"".join(topic_bytes(describe(topic)[0], version) for topic in image.topics.by_name.values())
         assert (encoded.data, encoded.topic_count) == (expected, len(image.topics.by_name))
         describe.taken()
         return taken
@@ -110,10 +118,12 @@ def test_one_topic_and_all_of_them_share_their_bytes(everything, describe):
     image = created(EMPTY_IMAGE, "a", "b")
     topic = image.topics.by_name["b"]
     fragments = everything.fragments
-    assert fragments.topic(topic, 12, describe, failures=0) == topic_bytes(Describing()(topic), 12)
+    form = 12, "L"
+    found = fragments.topic(topic, image.brokers, form, describe, failures=0)
+    assert found == topic_bytes(Describing()(topic)[0], 12)
     assert describe.taken() == ["b"]
     assert everything(image) == ["a"]
-    fragments.topic(topic, 12, describe, failures=0)
+    fragments.topic(topic, image.brokers, form, describe, failures=0)
     assert describe.taken() == []
 
 
@@ -136,6 +146,45 @@ def test_a_failed_directory_makes_everything_void(everything):
     assert everything(image, failures=1) == []
 
 
+def registration(*, fenced):
+    return RegisterBrokerRecord(
+        broker_id=1, broker_epoch=1, incarnation_id=bytes(16), end_points=[], features=[], rack=None, fenced=fenced
+    )
+
+
+def test_a_broker_that_comes_or_is_fenced_makes_everything_void(everything):
+    """Its replicas are offline in the answers for topics that have not changed."""
+    image = created(EMPTY_IMAGE, "a", "b")
+    everything(image)
+    for fenced in (True, False):
+        image = image.apply([registration(fenced=fenced)])
+        assert everything(image) == ["a", "b"]
+        assert everything(image) == []
+
+
+def test_each_listener_has_its_bytes(everything):
+    """A leader may be reached by one and not by another."""
+    image = created(EMPTY_IMAGE, "a")
+    assert everything(image) == everything(image, listener="M") == ["a"]
+    assert everything(image) == everything(image, listener="M") == []
+
+
+def test_an_answer_that_was_begun_before_a_change_of_brokers_leaves_nothing_behind(describe):
+    """Another request has learnt of the change during a pause."""
+    fragments, form = MetadataFragments(), (12, "L")
+    before = created(EMPTY_IMAGE, *(f"t{number:03}" for number in range(120)))
+    steps = fragments.everything(before, form, describe, failures=0)
+    next(steps)
+    after = before.apply([registration(fenced=True)])
+    to_the_end(fragments.everything(after, form, describe, failures=0))
+    assert to_the_end(steps).topic_count == 120
+    describe.taken()
+    to_the_end(fragments.everything(after, form, describe, failures=0))
+    assert describe.taken() == []
+    to_the_end(fragments.everything(before, form, describe, failures=0))
+    assert len(describe.taken()) == 120
+
+
 def test_topics_that_are_gone_do_not_pile_up(everything):
     """Their bytes go when they are many."""
     image = created(EMPTY_IMAGE, *(f"gone-{number}" for number in range(1100)))
@@ -143,4 +192,4 @@ def test_topics_that_are_gone_do_not_pile_up(everything):
     image = image.apply([RemoveTopicRecord(topic_id=topic_id(name)) for name in list(image.topics.by_name)])
     image = created(image, "a", "b")
     everything(image)
-    assert sorted(everything.fragments._topics[12]) == ["a", "b"]
+    assert sorted(everything.fragments._topics[12, "L"]) == ["a", "b"]
