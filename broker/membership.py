@@ -83,6 +83,7 @@ class Membership:
             is_active=lambda: quorum.is_active,
             leader_epoch=lambda: quorum.leader.epoch,
             monotonic=links.clock.monotonic,
+            versions=lambda: self._beats.versions,  # the way of heartbeats is always connected
         )
         self.producer_ids = ProducerIdBlocks(
             self._beats,

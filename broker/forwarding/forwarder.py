@@ -24,6 +24,7 @@ from stratalog.broker.forwarding.outcomes import (
     after_error,
 )
 from stratalog.broker.peers.peer_errors import PeerError
+from stratalog.broker.peers.peer_requests import ApiRanges
 from stratalog.broker.requests.context import RequestContext
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.envelope import EnvelopeResponse
@@ -70,13 +71,18 @@ class Forwarder:
         is_active: Callable[[], bool],
         leader_epoch: Callable[[], int],
         monotonic: Callable[[], float],
+        versions: Callable[[], ApiRanges | None] = lambda: None,
         limits: ForwardingLimits | None = None,
     ) -> None:
-        """``is_active``: whether the active controller is in this process. ``leader_epoch`` is the one known here."""
+        """``is_active``: whether the active controller is in this process. ``leader_epoch`` is the one known here.
+
+        ``versions`` are those of the controller at the channel, if they are known.
+        """
         self._channel = channel
         self._is_active = is_active
         self._leader_epoch = leader_epoch
         self._monotonic = monotonic
+        self._versions = versions
         self._limits = ForwardingLimits() if limits is None else limits
         self._on_the_way = asyncio.Semaphore(self._limits.on_the_way_max)
         self._waiting = _Waiting(self._limits)
@@ -85,6 +91,11 @@ class Forwarder:
     def elsewhere(self) -> bool:
         """Whether the active controller is in another process, or not known."""
         return not self._is_active()
+
+    @property
+    def versions(self) -> ApiRanges | None:
+        """The versions that the active controller serves; None where it is this process, or not known."""
+        return None if self._is_active() else self._versions()
 
     @property
     def waiting(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from stratalog.broker.peers.peer_errors import Peer, PeerClosed, PeerUnavailable
 from stratalog.broker.peers.peer_link import PeerLink
+from stratalog.broker.peers.peer_requests import ApiRanges
 from stratalog.broker.quorum.leadership import LeaderAndEpoch, LeaderListener
 from stratalog.wire.errors import StratalogError
 from stratalog.wire.parts import parts_length
@@ -145,6 +146,12 @@ class ControllerChannel:
             if endpoint.listener == self._listener:
                 return Peer(leader.leader_id, endpoint.host, endpoint.port)
         return None
+
+    @property
+    def versions(self) -> ApiRanges | None:
+        """The versions that the active controller serves, by API key; None while it has not told them."""
+        link = self._link
+        return None if link is None or link.peer != self.controller else link.versions
 
     @property
     def requests(self) -> int:

@@ -123,6 +123,11 @@ class PeerLink:
         return self._state.phase is Phase.READY
 
     @property
+    def versions(self) -> ApiRanges | None:
+        """The versions that the node serves, by API key; None while there is no connection that has told them."""
+        return self._ranges
+
+    @property
     def requests(self) -> int:
         """Requests that wait or are in flight."""
         return self._state.requests

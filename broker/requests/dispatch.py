@@ -105,8 +105,21 @@ class Dispatcher(Generic[BrokerT]):
         return self._apis.get(key)
 
     def advertised(self) -> list[tuple[int, int, int]]:
-        """``(key, first version, last version)`` of every row, as ``ApiVersions`` announces them."""
-        return [(api.key, *api.advertised) for api in self.apis]
+        """``(key, first version, last version)`` of every row, as ``ApiVersions`` announces them.
+
+        Of an API that is forwarded only the versions that the active controller serves as well, if that has told them
+        (Kafka's ``ApiVersionsResponse.controllerApiVersions``).
+        """
+        versions = None if self.forwarding is None else self.forwarding.versions
+        rows = []
+        for api in self.apis:
+            first, last = api.advertised
+            if versions is not None and api.forwarded:
+                first_there, last_there = versions.get(api.key, (0, -1))
+                first, last = max(first, first_there), min(last, last_there)
+            if first <= last:
+                rows.append((api.key, first, last))
+        return rows
 
     def compile(self, keys: Iterable[int]) -> None:
         """Compile the codecs of the newest version of these keys before the first request needs them."""

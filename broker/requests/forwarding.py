@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 from stratalog.wire.schema import Message
@@ -17,6 +18,13 @@ class Forwarding(Protocol):
     @property
     def elsewhere(self) -> bool:
         """Whether the active controller is in another process, or not known: this one decides nothing."""
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]] | None:
+        """First and last version of each API that the active controller serves, by key.
+
+        None where it is in this process, or has not told them yet.
+        """
 
     def forward(self, context: Any, frame: memoryview, /) -> bool:
         """Have the active controller answer the request in ``frame``; False, and nothing done, if it is in this process.

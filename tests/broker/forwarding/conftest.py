@@ -74,6 +74,7 @@ class Pair:
                 is_active=lambda: self.active,
                 leader_epoch=lambda: 7,
                 monotonic=broker.node.clock.monotonic,
+                versions=lambda: self.channel.link.versions,
                 limits=limits,
             )
             broker.node.dispatcher.forward_by(self.forwarder)

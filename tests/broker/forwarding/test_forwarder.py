@@ -8,6 +8,7 @@ from stratalog.broker.forwarding.forwarder import ForwardingLimits
 from stratalog.broker.peers.peer_errors import Peer, PeerTimeout, PeerUnavailable
 from stratalog.client.link import BrokerUnavailable
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.api_versions import ApiVersionsRequest
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from stratalog.wire.messages.create_topics import (
     CreatableTopic,
@@ -85,6 +86,27 @@ def test_while_the_controller_is_here_nothing_is_forwarded(pair):
     assert pair.broker.link().call(topics("mine"), 7).topics[0].error_code == 0
     assert "mine" in pair.broker.node.image.topics.by_name
     assert pair.channel.asked == []
+
+
+def test_a_broker_announces_the_versions_that_both_serve(pair, monkeypatch):
+    """As soon as the controller has told its own; of what the broker serves itself, its own alone."""
+
+    def announced():
+        answer = pair.broker.link().call(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 4)
+        return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+    whole = announced()
+    assert (whole[19], whole[20], whole[0]) == ((2, 7), (1, 6), (0, 13))
+    pair.broker.link().call(topics("first"), 7)
+    controllers = pair.channel.link.versions
+    assert controllers[19] == (2, 7)
+    assert announced() == whole
+    older = {key: versions for key, versions in controllers.items() if key != 37} | {19: (3, 5), 20: (7, 9), 0: (0, 1)}
+    monkeypatch.setattr(type(pair.channel.link), "versions", older)
+    known = announced()
+    assert {key: known.get(key) for key in whole if known.get(key) != whole[key]} == {19: (3, 5), 20: None, 37: None}
+    pair.active = True
+    assert announced() == whole
 
 
 def test_a_controller_that_ceases_to_be_active_here_is_followed_elsewhere(pair, monkeypatch):

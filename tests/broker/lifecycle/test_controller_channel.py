@@ -85,6 +85,21 @@ async def test_the_leaders_successor_is_asked(quorum, controller, new_channel, u
     await until(lambda: silent.node.ended)
 
 
+async def test_the_versions_are_those_of_the_leader_of_now(quorum, controller, new_channel):
+    """None before it is connected, and none of a leader before."""
+    node, other, channel = await controller(gives(5)), await controller(gives(6)), new_channel()
+    assert channel.versions is None
+    quorum.elect(3, node.port)
+    assert channel.versions is None
+    await channel.ask(REQUEST, timeout_ms=5000)
+    assert channel.versions is not None
+    assert AllocateProducerIdsRequest.api_key in channel.versions
+    quorum.elect(-1)
+    assert channel.versions is None
+    quorum.elect(4, other.port)
+    assert channel.versions is None
+
+
 async def test_a_leader_of_another_epoch_keeps_its_connection(quorum, controller, new_channel):
     """It is the same node at the same address."""
     node, channel = await controller(gives(5)), new_channel()
