@@ -254,10 +254,11 @@ class LogDirectory:
         cache: SegmentCache | None = None,
         leader_epoch_max: int = LEADER_EPOCH_MAX,
         refuse_damage: bool = False,
+        unsynced_may_go: bool = False,
     ) -> Log:
         """Open (or create) one log with what the checkpoints say of it.
 
-        ``leader_epoch_max`` is the partition's newest epoch, and ``refuse_damage`` as in `OpenRequest`.
+        ``leader_epoch_max`` is the partition's newest epoch, ``refuse_damage`` and ``unsynced_may_go`` are as in `OpenRequest`.
         Raises `OSError`, `Corrupt`.
         """
         known_gaps_below = self._known_gaps_below(topic_partition, config)
@@ -279,6 +280,7 @@ class LogDirectory:
             leader_epoch_max=leader_epoch_max,
             refuse_damage=refuse_damage,
             durable_end=self._durable_end(topic_partition),
+            unsynced_may_go=unsynced_may_go,
         )
 
     def _known_gaps_below(self, name: TopicPartition, config: LogConfig) -> int | None:

@@ -77,11 +77,27 @@ def first_records(files: Filesystem, directory: str) -> tuple[Message, ...]:
     return records
 
 
-def open_metadata_log(home: Directory, *, now_ms: int) -> Log:
-    """Open the metadata log in its directory, or make it. Raises `Corrupt` for damage, `OSError`."""
+def open_metadata_log(home: Directory, *, now_ms: int, is_copy: bool = False) -> Log:
+    """Open the metadata log in its directory, or make it. Raises `Corrupt` for damage, `OSError`.
+
+    ``is_copy``: no commit has ever counted on this log, it is a broker's. What a power cut has torn of the part that was
+    not synced is then cut off, also where later batches are whole: the quorum has it.
+    """
     log_ = home.files.open_log(
-        METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=now_ms, refuse_damage=True
+        METADATA_PARTITION,
+        METADATA_TOPIC_ID,
+        METADATA_LOG_CONFIG,
+        now_ms=now_ms,
+        refuse_damage=True,
+        unsynced_may_go=is_copy,
     )
+    if log_.recovery.damaged_offset is not None:
+        log.warning(
+            "the metadata log ends at offset %d (%s): what follows had not been synced, it is kept in %s and fetched again",
+            log_.recovery.damaged_offset,
+            log_.recovery.reason,
+            log_.recovery.quarantine,
+        )
     if log_.recovery.tail_offset is not None:
         log.log(
             logging.WARNING if log_.recovery.tail_is_short else logging.ERROR,

@@ -147,7 +147,7 @@ def _open(
     on_failed: Callable[[], None],
 ) -> Quorum:
     settings = place.roles.quorum
-    log_ = open_metadata_log(place.home, now_ms=clock.wall_ms())
+    log_ = open_metadata_log(place.home, now_ms=clock.wall_ms(), is_copy=not place.roles.is_controller)
     replica = MetadataReplica(log_, directory=place.home.writer, files=files, threads=threads)
     publisher = Publisher(replica, files, in_slices=in_slices, on_failed=lambda _error: on_failed())
     if place.is_alone:

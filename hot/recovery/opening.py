@@ -45,6 +45,8 @@ class OpenRequest(NamedTuple):
     """Raise `Corrupt` where more than a torn tail would be set aside, and leave the files as they are."""
     durable_end: int = OFFSET_MAX
     """The end of the offsets that a checkpoint shows as synced. A power cut may have torn what follows. By default all count."""
+    unsynced_may_go: bool = False
+    """Above the recovery point nothing is refused: nobody relies on what this log may not have synced."""
 
     @property
     def gaps_below(self) -> int:

@@ -258,7 +258,9 @@ def _pass_missing(loading: _Loading, number: int) -> None:
 def _set_aside(loading: _Loading, number: int, damage: Damage) -> None:
     """End the log before the damage in segment ``number``, or go on above what is lost."""
     place = Placing(loading.end_offset, loading.gaps_below, _limit(loading, number))
-    point, refuse = loading.request.recovery_point, loading.request.refuse_damage
+    point = loading.request.recovery_point
+    may_go = loading.request.unsynced_may_go and loading.end_offset >= point
+    refuse = loading.request.refuse_damage and not may_go
     where = loading.segments, number, damage, place
     resume = keep_damaged(loading.quarantine, loading.report, *where, point, refuse=refuse)
     _end_log_at(loading, number, damage.position)

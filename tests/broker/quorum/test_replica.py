@@ -14,11 +14,11 @@ from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.runtime.tick import Tick
 from stratalog.metadata.image.snapshot import SnapshotId, snapshot_name
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
 
 @asynccontextmanager
-async def opened(directory, files):
+async def opened(directory, files, **more):
     """A replica in a directory of its own."""
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(2) as threads:
@@ -27,7 +27,11 @@ async def opened(directory, files):
             on_failed=lambda _writer, _error: None,
         )  # fmt: skip
         (home,) = directories.all
-        log = open_metadata_log(home, now_ms=1)
+        try:
+            log = open_metadata_log(home, now_ms=1, **more)
+        except Corrupt:
+            directories.release()
+            raise
         replica = MetadataReplica(log, directory=home.writer, files=files, threads=threads)
         try:
             yield replica
@@ -68,6 +72,38 @@ async def test_a_batch_that_finds_no_room_leaves_no_trace(tmp_path, watched_file
         replica.directory.retry_refused()
         replica.write([batch(2, count=1)], epoch=1, now_ms=1)
         assert replica.log.log_end_offset == 3
+
+
+async def test_a_brokers_copy_may_have_holes_where_it_was_not_synced(tmp_path, watched_files):
+    """A power cut keeps any part of it. The quorum has the rest; a voter's word may have been counted, so it refuses."""
+    async with opened(tmp_path, watched_files) as replica:
+        replica.write([batch(0), batch(2), batch(4)], epoch=1, now_ms=1)
+        (segment,) = tmp_path.glob("__cluster_metadata-0/*.log")
+        written = bytearray(segment.read_bytes())
+        size = len(written) // 3
+    torn = written[:size] + bytes(size) + written[2 * size :]
+    segment.write_bytes(torn)
+    with pytest.raises(Corrupt, match="offset 2 of"):
+        async with opened(tmp_path, watched_files):
+            pass
+    assert segment.read_bytes() == torn
+    async with opened(tmp_path, watched_files, is_copy=True) as replica:
+        assert replica.log.log_end_offset == 2
+        replica.write([batch(2, epoch=2)], epoch=2, now_ms=2)
+        assert [one.end_offset for one in parse_batches(replica.read(0, 4))] == [2, 4]
+
+
+async def test_a_brokers_copy_with_a_hole_in_what_was_synced_is_refused(tmp_path, watched_files):
+    """That is no power cut."""
+    async with opened(tmp_path, watched_files) as replica:
+        replica.write([batch(0), batch(2), batch(4)], epoch=1, now_ms=1)
+        (segment,) = tmp_path.glob("__cluster_metadata-0/*.log")
+        size = len(written := segment.read_bytes()) // 3
+    segment.write_bytes(written[:size] + bytes(size) + written[2 * size :])
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\n__cluster_metadata 0 6\n")
+    with pytest.raises(Corrupt, match="offset 2 of"):
+        async with opened(tmp_path, watched_files, is_copy=True):
+            pass
 
 
 async def test_a_failed_directory_takes_nothing(tmp_path, watched_files):
