@@ -135,6 +135,11 @@ class ControllerNode:
         return HttpServer(self.metrics, self.not_ready, problems=tuple)
 
     @property
+    def lasting_objects(self) -> int:
+        """The Python objects that stay, about, of rules and partitions."""
+        return self.image.lasting_objects
+
+    @property
     def image(self) -> ClusterImage:
         """The cluster as it is now."""
         return self.quorum.image

@@ -30,6 +30,8 @@ TICK_SECONDS: Final = 0.25
 _PARTITIONS_A_TICK: Final = 128
 _TICKS_A_ROUND: Final = 8
 """So often a second that many partitions are looked at; every one at least once in two seconds."""
+_PARTITIONS_A_PAUSE: Final = 50
+"""Half a millisecond, or a few where segments go."""
 
 PAUSE_SECONDS_MIN: Final = 0.1
 """Between two runs of a job, however short its setting: one of 0 would keep the loop busy with nothing."""
@@ -62,7 +64,6 @@ class Housekeeping:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._under_way: dict[str, Steps[None]] = {}
         self._round: Iterator[UnifiedLog] = iter(())
-        self._round_version = -1
 
     def start(self) -> None:
         """Begin; what a start on a full disk left of the ballast is held before clients come."""
@@ -116,53 +117,62 @@ class Housekeeping:
 
     # -- jobs -----------------------------------------------------------------------------------------------------
 
-    def _tick(self) -> None:
+    def _tick(self) -> Steps[None]:
         services = self._services
         now, now_ms = services.clock.monotonic(), services.clock.wall_ms()
         elapsed_ms = int(now * 1000)
         for directory in services.directories.online:
             directory.writer.retry_refused()
         services.hosted.retry_unopened(services.image())
-        for unified in self._next_partitions():
-            partition = unified.partition
-            removal = partition.log.take_removal(elapsed_ms)
-            if partition.directory.offline is not None:
-                continue
-            if removal is not None:  # what a failure leaves is removed when the log is opened next
-                services.removals.submit(removal, partition.directory)
-            partition.tick(now)
-            try:
-                rolled = partition.log.tick(now_ms)
-            except OSError as error:
-                partition.directory.report(error, partition)
-                continue
-            if rolled:
-                partition.directory.sync(partition)
-            services.tiering.look(unified)
+        for count, unified in enumerate(self._next_partitions(), 1):
+            self._tick_one(unified, now, now_ms, elapsed_ms)
+            if count % _PARTITIONS_A_PAUSE == 0:
+                yield
         metadata = services.metadata
         removal = metadata.log.take_removal(elapsed_ms)
         if removal is not None and metadata.directory.offline is None:
             services.removals.submit(removal, metadata.directory)
         metadata.tick(now)
 
-    def _next_partitions(self) -> list[UnifiedLog]:
+    def _tick_one(self, unified: UnifiedLog, now: float, now_ms: int, elapsed_ms: int) -> None:
+        services, partition = self._services, unified.partition
+        removal = partition.log.take_removal(elapsed_ms)
+        if partition.directory.offline is not None:
+            return
+        if removal is not None:  # what a failure leaves is removed when the log is opened next
+            services.removals.submit(removal, partition.directory)
+        partition.tick(now)
+        try:
+            rolled = partition.log.tick(now_ms)
+        except OSError as error:
+            partition.directory.report(error, partition)
+            return
+        if rolled:
+            partition.directory.sync(partition)
+        services.tiering.look(unified)
+
+    def _next_partitions(self) -> Iterator[UnifiedLog]:
         """Those whose turn it is: all of a hundred, an eighth of more, so that ten thousand do not stop the loop."""
         table = self._services.hosted.table
         share = max(_PARTITIONS_A_TICK, -(-len(table) // _TICKS_A_ROUND))
-        if self._round_version != table.version:
-            self._round_version = table.version
-            self._round = iter([one for one in self._round if table.get(one.topic_partition) is one])
-        taken = list(islice(self._round, share))
-        if len(taken) < share:
+        known: set[UnifiedLog] = set()
+        for _ in range(2):
+            for unified in islice(self._round, share - len(known)):
+                if table.get(unified.topic_partition) is unified and unified not in known:
+                    known.add(unified)
+                    yield unified
+            if len(known) == share:
+                return
             self._round = iter(table)
-            known = set(taken)
-            taken += [one for one in islice(self._round, share - len(taken)) if one not in known]
-        return taken
 
-    def _retain(self) -> None:
-        for unified in self._services.hosted.table:
+    def _retain(self) -> Steps[None]:
+        for count, unified in enumerate(self._services.hosted.table, 1):
+            if count % _PARTITIONS_A_PAUSE == 0:
+                yield
             if unified.partition.directory.offline is not None:
                 continue
+            if self._services.hosted.table.get(unified.topic_partition) is not unified:
+                continue  # it went in between
             try:
                 self._retain_one(unified)
             except OSError as error:

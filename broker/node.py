@@ -75,6 +75,8 @@ _HAND_OVER_MS: Final = 5000
 """A stop waits so long for another voter to take the metadata log over."""
 _LEAVE_MS: Final = 10_000
 """A stop waits so long for the controller to move what this broker leads."""
+_LOG_OBJECTS: Final = 50
+"""Counted; with two for the partition in the image."""
 
 log = logging.getLogger(__name__)
 
@@ -387,6 +389,11 @@ class Node:
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of transactions."""
         return self.coordinators.transactions
+
+    @property
+    def lasting_objects(self) -> int:
+        """The Python objects that stay, about, of rules, partitions and logs."""
+        return self.image.lasting_objects + _LOG_OBJECTS * len(self.hosted.table)
 
     def not_ready(self) -> list[str]:
         """Why the broker should get no traffic, a sentence each (``/readyz``)."""

@@ -20,7 +20,7 @@ import click
 
 from stratalog.broker.local_cluster.node_files import NODES_MAX
 from stratalog.broker.runtime.event_loop import run
-from stratalog.broker.runtime.grown_rules import GrownRules
+from stratalog.broker.runtime.grown_objects import GrownObjects
 from stratalog.broker.settings.bucket_url import bucket_url_fault
 from stratalog.broker.settings.config import BrokerConfig, ConfigRefused, Flags, load_config
 from stratalog.cli.command import BOOTSTRAP_DEFAULT, HTTP_DEFAULT, command
@@ -247,11 +247,11 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node | Controller
             click.echo(f"ready {served}={_text(node.kafka_address)} http={_text(node.http_address)}{bucket}")
             await node.http.opened()
             gc.freeze()  # what that imported stays as well
-        grown_rules = GrownRules(lambda: len(node.image.acls.by_id))
+        grown = GrownObjects(lambda: node.lasting_objects, asyncio.get_running_loop().call_soon_threadsafe)
         try:
             await _first(stop, node.failed)
         finally:
-            grown_rules.close()
+            grown.close()
         log.info("stopping")
     finally:
         await node.stop()

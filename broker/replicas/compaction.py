@@ -161,8 +161,8 @@ class Compaction:
     def _dirtiest(self) -> _Candidate | None:
         uncleanable = self.uncleanable()
         candidates = []
-        for unified in self._services.partitions:
-            if unified.log.config.compacted and unified not in uncleanable and self._may_work_on(unified):
+        for unified in self._services.partitions.of_topics(lambda one: one.log.config.compacted):
+            if unified not in uncleanable and self._may_work_on(unified):
                 section = self._section(unified)
                 if section is not None:
                     candidates.append(_Candidate(unified, section))

@@ -116,6 +116,12 @@ class PartitionTable:
         """The partitions of a topic that are hosted here."""
         return list(self._by_topic[topic].values()) if topic in self._by_topic else []
 
+    def of_topics(self, wanted: Callable[[UnifiedLog], bool]) -> Iterator[UnifiedLog]:
+        """The partitions of the topics of which ``wanted`` is true; it is asked for one partition of each."""
+        for partitions in list(self._by_topic.values()):
+            if wanted(next(iter(partitions.values()))):
+                yield from list(partitions.values())
+
     def by_name(self, topic: str, partition: int) -> UnifiedLog:
         """The partition that is hosted here.
 

@@ -57,7 +57,7 @@ class Log:
     """The log of one partition on one disk. The module names its parts and their callers."""
 
     __slots__ = (
-        "_cycles", "_parts", "_segments", "appender", "compaction", "config", "directory", "leader_epochs",
+        "_parts", "_segments", "appender", "compaction", "config", "cycles", "directory", "leader_epochs",
         "producer_state", "recovery", "start", "tail", "topic_id", "topic_partition", "write_queued",
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ class Log:
         self.tail = parts.tail
         self.write_queued = parts.tail.write
         """Bring everything queued to the files; bound, because each write comes this way. Raises `OSError`."""
-        self._cycles = parts.cycles
+        self.cycles = parts.cycles
         self.appender = LogAppender(place, parts.segments, parts.epochs, parts.producers, parts.tail, parts.gaps)
         self.compaction = LogCompaction(parts)
         self.config = place.config
@@ -144,7 +144,7 @@ class Log:
     @property
     def flushed_offset(self) -> int:
         """The flushed offset: all below it is on the disk."""
-        return self._cycles.flushed_offset
+        return self.cycles.flushed_offset
 
     @property
     def written_offset(self) -> int:
@@ -236,12 +236,12 @@ class Log:
     @property
     def has_unsynced(self) -> bool:
         """True if a sync cycle would have work."""
-        return self._cycles.pending
+        return self.cycles.pending
 
     @property
     def flush_due(self) -> bool:
         """True if ``flush.messages`` offsets, or a roll, may not be durable yet."""
-        flushed_offset = self._cycles.flushed_offset
+        flushed_offset = self.cycles.flushed_offset
         return (
             self.tail.written_offset - flushed_offset >= self.config.flush_messages
             or flushed_offset < self._segments.active.base_offset
@@ -249,30 +249,25 @@ class Log:
 
     def begin_sync(self) -> SyncTicket | None:
         """Start a sync cycle of everything written so far, as `SyncCycles.begin`; None if all is durable already."""
-        return self._cycles.begin(self.tail.written_offset)
+        return self.cycles.begin(self.tail.written_offset)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         """End a cycle: moves ``flushed_offset``. After a failed ticket it does not, and the log stops."""
         if ticket.done:
-            self._cycles.finish()
+            self.cycles.finish()
         else:
             self.tail.failed = OSError(f"a sync of {self.directory} failed; its directory must go offline")
 
     def sync(self) -> None:
         """Run a whole sync cycle on this thread, epochs included. Raises `OSError`."""
         self.tail.write()
-        self._cycles.store_epochs(self.tail.written_offset)
+        self.cycles.store_epochs(self.tail.written_offset)
         ticket = self.begin_sync()
         if ticket is not None:
             try:
                 ticket.run()
             finally:
                 self.finish_sync(ticket)
-
-    @property
-    def cycles(self) -> SyncCycles:
-        """What is on the disk, and the note of cuts beside the log."""
-        return self._cycles
 
     # -- reading ------------------------------------------------------------------------------------------
 

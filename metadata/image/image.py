@@ -29,6 +29,9 @@ __all__ = ["EMPTY_IMAGE", "INCARNATION", "ClusterImage", "ImageDelta", "Provenan
 
 INCARNATION: Final = "stratalog.incarnation"
 """The setting, among the cluster-wide defaults, that holds the cluster's incarnation."""
+_RULE_OBJECTS: Final = 5
+_PARTITION_OBJECTS: Final = 3
+"""With its place in the controller's index."""
 
 
 class Provenance(NamedTuple):
@@ -59,6 +62,11 @@ class ClusterImage:
     def incarnation(self) -> int:
         """The cluster's incarnation, under which it writes to the bucket; raised only by a takeover."""
         return int(self.configs.of(CLUSTER_DEFAULT).get(INCARNATION, "0"))
+
+    @property
+    def lasting_objects(self) -> int:
+        """The Python objects of rules and partitions, about; both may be very many."""
+        return _RULE_OBJECTS * len(self.acls.by_id) + _PARTITION_OBJECTS * self.topics.partition_count
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The overrides of one topic."""

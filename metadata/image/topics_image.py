@@ -7,7 +7,7 @@ from a topic may use the topic itself as the key. Sources: Kafka's ``PartitionRe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
@@ -149,6 +149,8 @@ class TopicsImage:
     by_name: Mapping[str, TopicImage] = field(default_factory=lambda: MappingProxyType({}))
     by_collision_key: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}), compare=False)
     """The names that have a `collision_key`, by it; more than one only if the log comes from elsewhere."""
+    partition_count: int = field(default=0, compare=False)
+    """The partitions of all topics."""
 
     def partition(self, name: str, partition: int) -> PartitionImage | None:
         """One partition, or ``None`` if the topic or the partition does not exist."""
@@ -271,6 +273,7 @@ class TopicsDraft:
         if not self._drafts and not self.removed:
             return self._base
         base = self._base
+        before = [topic for one in {*self._drafts, *self.removed} if (topic := base.by_id.get(one)) is not None]
         topics = [
             TopicImage(draft.name, draft.topic_id, MappingProxyType(draft.partitions), version)
             for draft in self._drafts.values()
@@ -280,6 +283,7 @@ class TopicsDraft:
             changed(base.by_id, {topic.topic_id: topic for topic in topics}, removed),
             changed(base.by_name, {topic.name: topic for topic in topics}, list(self.removed.values())),
             self._collisions(),
+            base.partition_count + _partition_count(topics) - _partition_count(before),
         )
 
     def _collisions(self) -> Mapping[str, tuple[str, ...]]:
@@ -296,6 +300,10 @@ class TopicsDraft:
                 put[key] = (*put.get(key, held.get(key, ())), name)
         gone = [key for key, names in put.items() if not names and key in held]
         return changed(held, {key: names for key, names in put.items() if names}, gone) if put else held
+
+
+def _partition_count(topics: Iterable[TopicImage]) -> int:
+    return sum(len(topic.partitions) for topic in topics)
 
 
 def _copied(partitions: Mapping[int, PartitionImage]) -> dict[int, PartitionImage]:

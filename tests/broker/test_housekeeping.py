@@ -9,6 +9,7 @@ from pathlib import Path
 from stratalog.broker import housekeeping
 from stratalog.broker.housekeeping import PAUSE_SECONDS_MIN
 from stratalog.broker.runtime.clock import SystemClock
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.client.admin import delete_topics
 from stratalog.client.records import NewRecord
 
@@ -37,13 +38,13 @@ def test_an_idle_segment_freezes_by_wall_clock_time(start_node):
     node = start_node(clock=clock)
     node.create("t", segment_ms=60_000, retention_ms=-1)
     node.produce("t", NewRecord(b"v", THEN_MS, partition=0))
-    node.run(node.node.housekeeping._tick)
+    node.run(lambda: to_the_end(node.node.housekeeping._tick()))
     assert bases(node) == [0]
     clock.ahead_ms = 60_001
-    node.run(node.node.housekeeping._tick)
+    node.run(lambda: to_the_end(node.node.housekeeping._tick()))
     assert bases(node) == [0, 1]
     clock.ahead_ms = 600_000
-    node.run(node.node.housekeeping._tick)
+    node.run(lambda: to_the_end(node.node.housekeeping._tick()))
     assert bases(node) == [0, 1]
     assert node.values("t") == [b"v"]
 
@@ -54,7 +55,7 @@ def test_records_of_2013_do_not_roll_on_every_tick(start_node):
     node.create("t", segment_ms=60_000, retention_ms=-1)
     for day in range(5):
         node.produce("t", NewRecord(b"v", THEN_MS + day * 10, partition=0))
-        node.run(node.node.housekeeping._tick)
+        node.run(lambda: to_the_end(node.node.housekeeping._tick()))
     assert bases(node) == [0]
 
 
@@ -67,13 +68,13 @@ def test_many_partitions_have_their_turns(start_node, monkeypatch):
     keeper.stop()  # before the topics are there: a tick between them would begin a round without the second
     node.create("t", 10)
     node.create("u", 2)
-    turns = [[str(one.topic_partition) for one in node.run(keeper._next_partitions)] for _ in range(8)]
+    turns = [[str(one.topic_partition) for one in node.run(lambda: list(keeper._next_partitions()))] for _ in range(8)]
     assert {len(turn) for turn in turns} == {3}
     assert Counter(chain(*turns)) == dict.fromkeys([f"t-{number}" for number in range(10)] + ["u-0", "u-1"], 2)
-    node.run(keeper._next_partitions)
+    node.run(lambda: list(keeper._next_partitions()))
     delete_topics(node.client(), ["t"])
     node.wait_until(lambda: len(node.node.partitions) == 2)
-    seen = [one for _ in range(3) for one in node.run(keeper._next_partitions)]
+    seen = [one for _ in range(3) for one in node.run(lambda: list(keeper._next_partitions()))]
     assert {str(one.topic_partition) for one in seen} == {"u-0", "u-1"}
 
 
@@ -87,10 +88,10 @@ def test_retention_removes_whole_segments_by_their_newest_record(start_node):
         node.produce("t", NewRecord(b"x" * 400_000, now_ms - age_ms, partition=0))
     node.produce("t", NewRecord(b"x" * 400_000, now_ms, partition=0))
     assert bases(node) == [0, 2]
-    node.run(node.node.housekeeping._retain)
+    node.run(lambda: to_the_end(node.node.housekeeping._retain()))
     assert bases(node) == [0, 2]
     clock.ahead_ms = DAY_MS // 2 + 1000
-    node.run(node.node.housekeeping._retain)
+    node.run(lambda: to_the_end(node.node.housekeeping._retain()))
     assert bases(node) == [2]
     assert node.end("t", timestamp=-2) == 2
     assert node.end("t") == 3
@@ -103,7 +104,7 @@ def test_an_expired_active_segment_rolls_and_goes(start_node):
     node.create("t", retention_ms=1000)
     node.produce("t", b"v")
     clock.ahead_ms = 10_000
-    node.run(node.node.housekeeping._retain)
+    node.run(lambda: to_the_end(node.node.housekeeping._retain()))
     assert (bases(node), node.end("t", timestamp=-2)) == ([1], 1)
     assert node.produce("t", b"next") == [1]
 
@@ -115,7 +116,7 @@ def test_retention_by_size_keeps_the_newest(start_node):
     for _ in range(7):
         node.produce("t", b"x" * 500_000)
     before = bases(node)
-    node.run(node.node.housekeeping._retain)
+    node.run(lambda: to_the_end(node.node.housekeeping._retain()))
     after = bases(node)
     assert before == [0, 2, 4, 6]
     assert after == [4, 6]
@@ -173,7 +174,7 @@ def test_a_roll_that_finds_no_room_is_done_later(start_node, watched_files):
     node.produce("t", b"v")
     clock.ahead_ms = 60_001
     watched_files.fail("write", "/t-0/00000000000000000000.timeindex", errno.ENOSPC)
-    node.run(node.node.housekeeping._tick)
+    node.run(lambda: to_the_end(node.node.housekeeping._tick()))
     assert node.node.not_ready() == []
     assert node.values("t") == [b"v"]
     watched_files.faults.clear()
@@ -190,6 +191,6 @@ def test_a_roll_that_fails_takes_the_directory_offline(start_node, watched_files
     node.produce("t", b"v")
     clock.ahead_ms = 60_001
     watched_files.fail("write", "/t-0/00000000000000000000.timeindex")
-    node.run(node.node.housekeeping._tick)
+    node.run(lambda: to_the_end(node.node.housekeeping._tick()))
     assert node.node.failed.is_set()
     watched_files.faults.clear()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
 
 DOWN = FaultRule(Fault.FAIL_BEFORE, count=None)
@@ -73,7 +74,7 @@ def test_retention_by_size_counts_nothing_twice(tiered):
         tiered.write("t", 20)
         tiered.archived("t", evicted=False)
     tiered.node.wait_until(lambda: tiered.node.partition("t").log.log_start_offset > 0)
-    tiered.node.run(tiered.node.node.housekeeping._retain)
+    tiered.node.run(lambda: to_the_end(tiered.node.node.housekeeping._retain()))
     start = tiered.offsets("t")[0]
     tiered.node.wait_until(lambda: tiered.node.partition("t").remote.log_start_offset >= start)
     manifest = tiered.check_bucket("t")
@@ -96,7 +97,7 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_range(tiered):
     tiered.configure(old, retention_ms=hour)
     holding = next(entry for entry in tiered.manifest(old).entries if entry.base <= 80 < entry.end)
     tiered.node.wait_until(lambda: tiered.node.partition(old).remote.log_start_offset == holding.base)
-    tiered.node.run(tiered.node.node.housekeeping._retain)
+    tiered.node.run(lambda: to_the_end(tiered.node.node.housekeeping._retain()))
     assert tiered.check_bucket(old).remote_start == holding.base
     tiered.check_reads(old, 0, holding.base)
 

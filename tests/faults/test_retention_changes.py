@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
@@ -32,7 +33,7 @@ def settled(tiered, topic="t", partition=0):
         return manifest.log_start_offset == unified.log.log_start_offset and not manifest.trash
 
     for _ in range(2):
-        tiered.node.run(tiered.node.node.housekeeping._retain)
+        tiered.node.run(lambda: to_the_end(tiered.node.node.housekeeping._retain()))
         tiered.node.wait_until(done)
 
 

@@ -182,3 +182,19 @@ def test_a_partition_is_due_no_more_when_it_is_open_or_its_topic_deleted(table):
     assert [table.due.holds("w", number) for number in (0, 1)] == [False, True]
     table.forget_unopened("w")
     assert not table.due
+
+
+def test_topics_are_chosen_by_one_of_their_partitions(table):
+    """Thirty thousand partitions are not asked each."""
+    for number in range(3):
+        table.add(led("w", number, b"w" * 16))
+    asked = []
+
+    def wanted(unified):
+        asked.append(unified)
+        return unified.topic_id != ID
+
+    assert {one.topic_partition for one in table.of_topics(wanted)} == {
+        TopicPartition("w", number) for number in range(3)
+    }
+    assert len(asked) == 2

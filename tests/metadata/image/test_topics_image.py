@@ -1,5 +1,6 @@
 """Topics and partitions."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from stratalog.metadata.image.topics_image import (
     TopicsImage,
 )
 from stratalog.wire.errors import Corrupt
-from stratalog.wire.records.metadata import ClearElrRecord, PartitionChangeRecord, TopicRecord
+from stratalog.wire.records.metadata import ClearElrRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 
 _ONE, _TWO = b"1" * 16, b"2" * 16
 _FULL = PartitionImage(
@@ -194,3 +195,24 @@ def test_an_image_of_many_topics_shares_almost_all_with_the_next():
     assert after.by_name["new"].topic_id == b"n" * 16
     assert "t7" not in after.by_name
     assert all(after.by_id[topic_id] is topic for topic_id, topic in image.by_id.items() if topic.name != "t7")
+
+
+def test_partitions_are_counted_as_they_come_and_go():
+    """At the cost of what has changed; the count is that of a look at all."""
+    dice = random.Random(3)
+    image, ids = TopicsImage(), []
+    for number in range(200):
+        draft = TopicsDraft(image)
+        for _ in range(dice.randrange(1, 4)):
+            if ids and dice.random() < 0.3:
+                draft.remove(ids.pop(dice.randrange(len(ids))))
+                continue
+            topic_id = dice.choice(ids) if ids and dice.random() < 0.4 else dice.randbytes(16)
+            if topic_id not in ids:
+                ids.append(topic_id)
+                draft.create(TopicRecord(name=topic_id.hex(), topic_id=topic_id))
+            draft.put_partition(
+                PartitionRecord(partition_id=dice.randrange(5), topic_id=topic_id, replicas=[1], isr=[1])
+            )
+        image = draft.build(number)
+        assert image.partition_count == sum(len(topic.partitions) for topic in image.by_id.values())
