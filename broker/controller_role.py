@@ -13,6 +13,7 @@ once has one of these beside its broker's half.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from stratalog.broker.control.broker_sessions import BrokerSessions, SessionServices
 from stratalog.broker.control.cluster_index import ClusterIndex
@@ -81,9 +82,8 @@ class ControllerRole:
         self.cluster = ClusterIndex(self._resolver)
         self.listener = ControllerListener(self, tick)
         slices = self.listener.dispatcher.slices
-        self.control = ControlPlane(
-            quorum, before=before, in_slices=lambda steps: slices.run(steps, urgent=True), aside=slices.run
-        )
+        self._in_slices = partial(slices.run, urgent=True)
+        self.control = ControlPlane(quorum, before=before, in_slices=self._in_slices, aside=slices.run)
         settings = config.roles.quorum
         self.sessions = BrokerSessions(
             SessionServices(
@@ -138,6 +138,8 @@ class ControllerRole:
             draw=self._dice.random,
             timeout_ms=roles.quorum.request_timeout_ms,
         )
+        # Before this controller can be elected: a quorum of many partitions would wait a second for the index.
+        await self._in_slices(self.cluster.following(self.quorum.image, None))
         self.quorum.publisher.follow(self._follow)
         self.quorum.on_leader_change(self._leader_changed)
         await self.listener.accept()
@@ -160,7 +162,7 @@ class ControllerRole:
 
     async def _follow(self, image: ClusterImage, change: ImageChange) -> None:
         delta = change if isinstance(change, ImageDelta) else None
-        self.cluster.follow(image, delta)
+        await self._in_slices(self.cluster.following(image, delta))
         self.sessions.follow(image, delta)
         self._duties.follow(image, delta)
         self.listener.follow(image, self.config)
@@ -168,8 +170,6 @@ class ControllerRole:
             self._enrolment.image_applied(image)
 
     def _leader_changed(self, leader: LeaderAndEpoch, is_active: bool) -> None:
-        if is_active and self.cluster.image is not self.quorum.image:
-            self.cluster.follow(self.quorum.image, None)
         self.sessions.leader_changed(leader, is_active)
         self._duties.leader_changed(leader, is_active)
 

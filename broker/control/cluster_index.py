@@ -6,10 +6,11 @@ without a leader is to look at none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
+from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, ImageDelta
 from stratalog.metadata.image.partition_index import EMPTY_INDEX, PartitionIndex
 from stratalog.metadata.settings.resolution import ConfigResolver
@@ -35,11 +36,16 @@ class ClusterIndex:
 
     def follow(self, image: ClusterImage, delta: ImageDelta | None) -> None:
         """The next image, and what made it. An image from a snapshot comes without, and costs all its partitions."""
-        before = self._view
+        at_once(self.following)(image, delta)
+
+    def following(self, image: ClusterImage, delta: ImageDelta | None) -> Generator[None, None, None]:
+        """The same in steps; until the last the view is that of the image before."""
+        before, index = self._view, self.index
         if delta is not None and delta.base is before.image:
-            self.index = self.index.after(before.image, delta, image)
+            index = yield from index.following(before.image, delta, image)
         elif image is not before.image:
-            self.index = PartitionIndex.of(image)
+            index = yield from PartitionIndex.making(image)
+        self.index = index
         settings = before.settings
         if image.configs is not before.image.configs:
             settings = topic_settings(image, self._resolver_of(image))

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, TypeVar
 from stratalog.broker.control.command_turns import CommandTurns
 from stratalog.metadata.controller.controller import Decision
 from stratalog.metadata.image.decision import Steps, at_once, batches
+from stratalog.metadata.image.features import METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.same_image import Same, same_everywhere
 from stratalog.wire.schema import Message
@@ -160,7 +161,7 @@ class ControlPlane:
     async def _write(self, decision: Decision[Any], epoch: int) -> None:
         """Have the records committed, in the epoch in which they were decided and in no other."""
         self._before(self.image, decision.records)
-        for records in batches(decision):
+        for records in batches(decision, self.image.features.get(METADATA_VERSION, 0)):
             await self._quorum.propose(records, epoch=epoch)
 
 

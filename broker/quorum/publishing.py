@@ -15,7 +15,7 @@ from stratalog.broker.quorum.metadata_log import chunks_of, read_newest_snapshot
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.metadata.image.decision import at_once
-from stratalog.metadata.image.difference import ImageChange, difference
+from stratalog.metadata.image.difference import ImageChange, differing
 from stratalog.metadata.image.image import ClusterImage, Provenance
 from stratalog.metadata.image.replay import MetadataReplay
 from stratalog.metadata.quorum.checkpoint import QuorumRecords
@@ -134,7 +134,7 @@ class Publisher:
         before, self.image, self.quorum = self.image, image, quorum
         self._own.clear()
         self._replay = MetadataReplay(image, quorum)
-        await self._published(difference(before, image))
+        await self._published(await self._in_slices(differing(before, image)))
         self.go_on()
 
     def go_on(self) -> None:
@@ -198,7 +198,7 @@ class Publisher:
             await self._in_slices(replay.replay_steps(chunk))
             for base_offset in [one for one in self._own if one < replay.next_offset]:
                 del self._own[base_offset]  # it was read with the others
-        self.image, change = replay.take()
+        self.image, change = await self._in_slices(replay.taking())
         self.quorum = replay.quorum
         await self._published(change)
 

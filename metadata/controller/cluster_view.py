@@ -5,7 +5,7 @@ Brokers that a decision fences or unfences are not yet so in the image: they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, Protocol
@@ -66,14 +66,17 @@ def _replication_settings(resolver: ConfigResolver, overrides: Mapping[str, str]
 class Partitions(Protocol):
     """An index of partitions, as `PartitionIndex` is one."""
 
-    def held_by(self, broker_id: int) -> list[PartitionKey]:
+    def held_by(self, broker_id: int) -> Iterator[PartitionKey]:
         """The partitions that a broker is assigned."""
 
-    def leaderless(self) -> list[PartitionKey]:
+    def leaderless(self) -> Iterator[PartitionKey]:
         """The partitions without a leader."""
 
-    def not_preferred(self) -> list[PartitionKey]:
+    def not_preferred(self) -> Iterator[PartitionKey]:
         """The partitions that another replica than the preferred one leads, or none."""
+
+    def leads_any(self, broker_id: int) -> bool:
+        """Whether a broker leads a partition."""
 
 
 class Held(NamedTuple):
@@ -108,33 +111,32 @@ class ClusterView:
         """Whether a replica that may lack records may lead the partitions of a topic if no other can."""
         return self.settings(topic).unclean_allowed
 
-    def held_by(self, broker_id: int) -> list[Held]:
+    def held_by(self, broker_id: int) -> Iterator[Held]:
         """The partitions that a broker is assigned."""
         return self._found(self._partitions.held_by(broker_id))
 
-    def leaderless(self) -> list[Held]:
+    def leaderless(self) -> Iterator[Held]:
         """The partitions without a leader."""
         return self._found(self._partitions.leaderless())
 
-    def not_preferred(self) -> list[Held]:
+    def not_preferred(self) -> Iterator[Held]:
         """The partitions that another replica than the preferred one leads, or none."""
         return self._found(self._partitions.not_preferred())
 
     def leads_any(self, broker_id: int) -> bool:
         """Whether a broker leads a partition."""
-        return any(held.state.leader == broker_id for held in self.held_by(broker_id))
+        return self._partitions.leads_any(broker_id)
 
     @property
     def _partitions(self) -> Partitions:
         return ScannedPartitions(self.image) if self.index is None else self.index
 
-    def _found(self, keys: Iterable[PartitionKey]) -> list[Held]:
+    def _found(self, keys: Iterable[PartitionKey]) -> Iterator[Held]:
+        """Each when it is asked for: decisions about very many partitions are made in steps."""
         by_id = self.image.topics.by_id
-        found = []
         for topic_id, number in keys:
             topic = by_id[topic_id]
-            found.append(Held(topic, number, topic.partitions[number]))
-        return found
+            yield Held(topic, number, topic.partitions[number])
 
     def default_directory(self, broker_id: int) -> Uuid:
         """The directory of a new replica on a broker, which need not be registered."""

@@ -85,17 +85,25 @@ balance_leaders = at_once(balancing_leaders)
 
 def electing_uncleanly(view: ClusterView, *, elections_max: int = ELECTIONS_MAX) -> Steps[bool]:
     """Elect any living replica where there is no leader and the topic allows it; the result is whether there may be more."""
-    allowed = [held for held in view.leaderless() if view.settings(held.topic.name).unclean_allowed]
-    return (yield from _electing(allowed, view.rules(election=Election.UNCLEAN), elections_max))
+    rules = view.rules(election=Election.UNCLEAN)
+    return (yield from _electing(view.leaderless(), rules, elections_max, only=view.allows_unclean))
 
 
 elect_uncleanly = at_once(electing_uncleanly)
 
 
-def _electing(candidates: Iterable[Held], rules: Callable[[str], PartitionRules], elections_max: int) -> Steps[bool]:
+def _electing(
+    candidates: Iterable[Held],
+    rules: Callable[[str], PartitionRules],
+    elections_max: int,
+    *,
+    only: Callable[[str], bool] = lambda _topic: True,
+) -> Steps[bool]:
     records: list[PartitionChangeRecord] = []
     for topic, number, state in candidates:
         yield
+        if not only(topic.name):
+            continue
         if len(records) >= elections_max:
             return Decision(tuple(records), result=True, is_atomic=False)
         record = partition_change(topic.topic_id, number, state, PartitionTarget(), rules(topic.name))

@@ -7,12 +7,14 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, ParamSpec, TypeVar
 
+from stratalog.metadata.image.features import TRANSACTIONS_SINCE
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import BeginTransactionRecord, EndTransactionRecord
 from stratalog.wire.schema import Message
 
 __all__ = [
     "RECORDS_PER_BATCH_MAX",
+    "RECORDS_TOGETHER",
     "Decision",
     "Failure",
     "Permit",
@@ -26,6 +28,8 @@ __all__ = [
 
 RECORDS_PER_BATCH_MAX: Final = 10_000
 """So many records a batch of the metadata log holds, as in Kafka."""
+RECORDS_TOGETHER: Final = 2_000
+"""So many records this controller writes together: a batch is encoded in one step, some 15 ms."""
 
 Permit = Callable[[int], None]
 """Called with a number of partitions before they are made or deleted. Raises THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
@@ -47,17 +51,19 @@ class Decision(Generic[T]):
     is_atomic: bool = True
 
 
-def batches(decision: Decision[object]) -> Iterator[tuple[Message, ...]]:
-    """The batches in which the records of a decision are written, of at most `RECORDS_PER_BATCH_MAX` records each.
+def batches(decision: Decision[object], level: int) -> Iterator[tuple[Message, ...]]:
+    """The batches in which the records of a decision are written, of at most `RECORDS_TOGETHER` records each.
 
-    An atomic decision that is larger becomes a metadata transaction (KIP-868), which needs level 13 of
-    ``metadata.version``.
+    An atomic decision that is larger becomes a metadata transaction (KIP-868). Below level 13 of ``metadata.version``,
+    which has none, it is one batch of up to `RECORDS_PER_BATCH_MAX` records, and a transaction if it is larger yet.
     """
     records = decision.records
-    if decision.is_atomic and len(records) > RECORDS_PER_BATCH_MAX:
+    has_transactions = level >= TRANSACTIONS_SINCE
+    together = RECORDS_TOGETHER if has_transactions or not decision.is_atomic else RECORDS_PER_BATCH_MAX
+    if decision.is_atomic and len(records) > together:
         records = (BeginTransactionRecord(), *records, EndTransactionRecord())
-    for first in range(0, len(records), RECORDS_PER_BATCH_MAX):
-        yield records[first : first + RECORDS_PER_BATCH_MAX]
+    for first in range(0, len(records), together):
+        yield records[first : first + together]
 
 
 Steps = Generator[None, None, Decision[T]]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from stratalog.metadata.image.configs_image import ConfigResource
+from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.topic import Uuid
 
-__all__ = ["ImageChange", "difference"]
+__all__ = ["ImageChange", "difference", "differing"]
+
+_TOPICS_PER_PAUSE: Final = 100
 
 
 class ImageChange(Protocol):
@@ -41,10 +44,12 @@ class _Difference:
     changed_resources: frozenset[ConfigResource]
 
 
-def difference(before: ClusterImage, after: ClusterImage) -> ImageChange:
-    """The change from ``before`` to ``after``, found by a look at all topics and settings of both."""
+def differing(before: ClusterImage, after: ClusterImage) -> Generator[None, None, ImageChange]:
+    """The change from ``before`` to ``after``, found by a look at all topics and settings of both, in steps."""
     partitions: dict[Uuid, list[int]] = {}
-    for topic_id, topic in after.topics.by_id.items():
+    for count, (topic_id, topic) in enumerate(after.topics.by_id.items(), 1):
+        if count % _TOPICS_PER_PAUSE == 0:
+            yield
         known = before.topics.by_id.get(topic_id)
         if known is None:
             partitions[topic_id] = list(topic.partitions)
@@ -62,3 +67,6 @@ def difference(before: ClusterImage, after: ClusterImage) -> ImageChange:
         removed_topics=removed,
         changed_resources=frozenset(one for one in {*old, *new} if old.get(one) != new.get(one)),
     )
+
+
+difference = at_once(differing)

@@ -7,7 +7,7 @@ costs nothing per request. Sources: Kafka's ``MetadataImage`` and ``MetadataDelt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from stratalog.metadata.access.acls import AclsDraft, AclsImage
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ConfigsDraft, ConfigsImage
+from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.features import check_level
 from stratalog.metadata.image.quotas_image import QuotasImage
 from stratalog.metadata.image.scram_image import ScramCredential, ScramImage
@@ -144,12 +145,16 @@ class ImageDelta:
 
     def build(self, provenance: Provenance) -> ClusterImage:
         """The next image."""
+        return at_once(self.building)(provenance)
+
+    def building(self, provenance: Provenance) -> Generator[None, None, ClusterImage]:
+        """The same in steps."""
         version = self.base.version + 1
         return ClusterImage(
             provenance=provenance,
             features=self._features,
             brokers=self._brokers,
-            topics=self._topics.build(version),
+            topics=(yield from self._topics.building(version)),
             configs=self._configs.build(),
             next_producer_id=self._next_producer_id,
             scram=self._scram,

@@ -6,12 +6,14 @@ what changed. A controller that loses its office goes back to the index of the c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from stratalog.metadata.access.persistent_map import changed
+from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, ImageDelta
 from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
 from stratalog.wire.topic import Uuid
@@ -26,6 +28,8 @@ class PartitionKey(NamedTuple):
     number: int
 
 
+_KEYS_PER_PAUSE: Final = 500
+
 _Keys = Mapping[PartitionKey, None]
 _NONE: Final[_Keys] = MappingProxyType({})
 
@@ -39,29 +43,35 @@ class PartitionIndex:
     _not_preferred: _Keys = field(default_factory=lambda: _NONE)
     partition_count: int = 0
     """All partitions of the image."""
+    _led_counts: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(cls, image: ClusterImage) -> PartitionIndex:
         """The index of an image, at the cost of all its partitions."""
+        return at_once(cls.making)(image)
+
+    @classmethod
+    def making(cls, image: ClusterImage) -> Generator[None, None, PartitionIndex]:
+        """The same in steps, some hundred partitions each."""
         topics = image.topics.by_id.items()
-        return _updated(
-            cls(),
-            EMPTY_IMAGE,
-            image,
-            (PartitionKey(id_, number) for id_, topic in topics for number in topic.partitions),
-        )
+        keys = (PartitionKey(id_, number) for id_, topic in topics for number in topic.partitions)
+        return (yield from _updating(cls(), EMPTY_IMAGE, image, keys))
 
-    def held_by(self, broker_id: int) -> list[PartitionKey]:
+    def held_by(self, broker_id: int) -> Iterator[PartitionKey]:
         """The partitions that a broker is assigned, in one and the same order in every process."""
-        return sorted(self._by_broker.get(broker_id, _NONE))
+        return _in_order(self._by_broker.get(broker_id, _NONE))
 
-    def leaderless(self) -> list[PartitionKey]:
+    def leaderless(self) -> Iterator[PartitionKey]:
         """The partitions without a leader, in one and the same order in every process."""
-        return sorted(self._leaderless)
+        return _in_order(self._leaderless)
 
-    def not_preferred(self) -> list[PartitionKey]:
+    def not_preferred(self) -> Iterator[PartitionKey]:
         """The partitions that another replica than the preferred one leads, or none, in one and the same order."""
-        return sorted(self._not_preferred)
+        return _in_order(self._not_preferred)
+
+    def leads_any(self, broker_id: int) -> bool:
+        """Whether a broker leads a partition."""
+        return broker_id in self._led_counts
 
     @property
     def leaderless_count(self) -> int:
@@ -75,10 +85,36 @@ class PartitionIndex:
 
     def after(self, before: ClusterImage, delta: ImageDelta, image: ClusterImage) -> PartitionIndex:
         """The index of ``image``, which ``delta`` made from ``before``, whose index this is."""
+        return at_once(self.following)(before, delta, image)
+
+    def following(
+        self, before: ClusterImage, delta: ImageDelta, image: ClusterImage
+    ) -> Generator[None, None, PartitionIndex]:
+        """The same in steps."""
         keys = [PartitionKey(id_, number) for id_, numbers in delta.changed_partitions.items() for number in numbers]
         for topic_id in delta.removed_topics:
             keys += [PartitionKey(topic_id, number) for number in before.topics.by_id[topic_id].partitions]
-        return _updated(self, before, image, keys)
+        return (yield from _updating(self, before, image, keys))
+
+
+def _in_order(keys: _Keys) -> Iterator[PartitionKey]:
+    """The keys sorted, as far as they are asked for: to sort all of 30,000 at once takes too long for one step."""
+    parts: dict[int, list[PartitionKey]] = {}
+    for key in keys:
+        parts.setdefault(key[0][0], []).append(key)  # topic ids are random
+    for first in sorted(parts):
+        yield from sorted(parts[first])
+
+
+def _updating(
+    index: PartitionIndex, before: ClusterImage, image: ClusterImage, keys: Iterable[PartitionKey]
+) -> Generator[None, None, PartitionIndex]:
+    """As `_updated`, in steps: keys come once each."""
+    left = iter(keys)
+    while some := list(islice(left, _KEYS_PER_PAUSE)):
+        index = _updated(index, before, image, some)
+        yield
+    return index
 
 
 def _updated(
@@ -86,11 +122,13 @@ def _updated(
 ) -> PartitionIndex:
     """The index of ``image``, which differs from ``before`` in the partitions ``keys``, or in fewer."""
     by_broker, leaderless, not_preferred = _Changes(), _Changes(), _Changes()
-    count = index.partition_count
+    count, led = index.partition_count, dict(index._led_counts)  # noqa: SLF001
     for key in keys:
         old, new = _partition(before, key), _partition(image, key)
         if old is not new:
             count += (new is not None) - (old is not None)
+            _count_leader(led, old, -1)
+            _count_leader(led, new, 1)
             by_broker.note(key, _replicas(old), _replicas(new))
             leaderless.note(key, _where(is_leaderless(old)), _where(is_leaderless(new)))
             not_preferred.note(key, _where(is_not_preferred(old)), _where(is_not_preferred(new)))
@@ -99,7 +137,16 @@ def _updated(
         leaderless.applied_to({_HERE: index._leaderless}).get(_HERE, _NONE),  # noqa: SLF001
         not_preferred.applied_to({_HERE: index._not_preferred}).get(_HERE, _NONE),  # noqa: SLF001
         count,
+        MappingProxyType(led),
     )
+
+
+def _count_leader(led: dict[int, int], state: PartitionImage | None, change: int) -> None:
+    if state is None or state.leader == NO_LEADER:
+        return
+    led[state.leader] = count = led.get(state.leader, 0) + change
+    if not count:
+        del led[state.leader]
 
 
 _HERE: Final = 0
@@ -166,17 +213,21 @@ class ScannedPartitions:
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
 
-    def held_by(self, broker_id: int) -> list[PartitionKey]:
+    def held_by(self, broker_id: int) -> Iterator[PartitionKey]:
         """The partitions that a broker is assigned, in the order of the image."""
-        return [key for key, state in self._all() if broker_id in state.replicas]
+        return (key for key, state in self._all() if broker_id in state.replicas)
 
-    def leaderless(self) -> list[PartitionKey]:
+    def leaderless(self) -> Iterator[PartitionKey]:
         """The partitions without a leader, in the order of the image."""
-        return [key for key, state in self._all() if is_leaderless(state)]
+        return (key for key, state in self._all() if is_leaderless(state))
 
-    def not_preferred(self) -> list[PartitionKey]:
+    def not_preferred(self) -> Iterator[PartitionKey]:
         """The partitions that another replica than the preferred one leads, or none, in the order of the image."""
-        return [key for key, state in self._all() if is_not_preferred(state)]
+        return (key for key, state in self._all() if is_not_preferred(state))
+
+    def leads_any(self, broker_id: int) -> bool:
+        """Whether a broker leads a partition."""
+        return any(state.leader == broker_id for _, state in self._all())
 
     def _all(self) -> Iterator[tuple[PartitionKey, PartitionImage]]:
         for topic_id, topic in self._image.topics.by_id.items():

@@ -83,7 +83,7 @@ class MetadataReplay:
         if base_offset != self.next_offset:
             raise Corrupt(f"this node wrote offset {base_offset} of the metadata log, {self.next_offset} was expected")
         for count, record in enumerate(records, 1):
-            self._take(record)
+            yield from self._take(record)
             if count % _RECORDS_PER_PAUSE == 0:
                 yield
         self.next_offset = provenance.offset + 1
@@ -103,14 +103,14 @@ class MetadataReplay:
             if count % _RECORDS_PER_PAUSE == 0:
                 yield
             if not header.is_control:
-                self._take(_decoded(record))
+                yield from self._take(_decoded(record))
             elif (kind := decode_key(record.key or b"")) in _OF_QUORUM:
                 self.quorum = self.quorum.after(control.decode_record(kind, record.value or b""))
         self.next_offset = header.next_offset
         if not self._in_transaction:
             self._provenance = Provenance(header.last_offset, header.partition_leader_epoch, header.max_timestamp)
 
-    def _take(self, record: Message) -> None:
+    def _take(self, record: Message) -> Generator[None, None, None]:
         if isinstance(record, BeginTransactionRecord):
             if self._in_transaction:
                 raise Corrupt(f"a metadata transaction begins inside another, before offset {self.next_offset}")
@@ -119,8 +119,10 @@ class MetadataReplay:
             if not self._in_transaction:
                 raise Corrupt(f"a metadata transaction ends that never began, before offset {self.next_offset}")
             if isinstance(record, EndTransactionRecord):
-                for pending in self._pending:
+                for count, pending in enumerate(self._pending, 1):
                     self._delta.replay(pending)
+                    if count % _RECORDS_PER_PAUSE == 0:
+                        yield
             self._pending.clear()
             self._in_transaction = False
         elif self._in_transaction:
@@ -130,12 +132,12 @@ class MetadataReplay:
 
     def image(self) -> ClusterImage:
         """The image of all that has taken effect; later batches go on from it."""
-        return self.take()[0]
+        return at_once(self.taking)()[0]
 
-    def take(self) -> tuple[ClusterImage, ImageDelta]:
-        """The same, and what has changed since the image before."""
+    def taking(self) -> Generator[None, None, tuple[ClusterImage, ImageDelta]]:
+        """The same in steps, and what has changed since the image before."""
         delta = self._delta
-        image = delta.build(self._provenance)
+        image = yield from delta.building(self._provenance)
         self._delta = ImageDelta(image)
         return image, delta
 

@@ -7,13 +7,14 @@ from a topic may use the topic itself as the key. Sources: Kafka's ``PartitionRe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
 from stratalog.metadata.access.persistent_map import changed
+from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.directory_ids import MIGRATING
 from stratalog.metadata.image.topic_names import collision_key
 from stratalog.wire.errors import Corrupt
@@ -33,6 +34,7 @@ __all__ = [
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
+_TOPICS_PER_PAUSE: Final = 500
 
 
 class LeaderRecovery(IntEnum):
@@ -270,6 +272,10 @@ class TopicsDraft:
 
     def build(self, version: int) -> TopicsImage:
         """The next image; the base itself if nothing changed. Changed topics carry ``version``."""
+        return at_once(self.building)(version)
+
+    def building(self, version: int) -> Generator[None, None, TopicsImage]:
+        """The same in steps, some hundred topics each."""
         if not self._drafts and not self.removed:
             return self._base
         base = self._base
@@ -278,10 +284,17 @@ class TopicsDraft:
             TopicImage(draft.name, draft.topic_id, MappingProxyType(draft.partitions), version)
             for draft in self._drafts.values()
         ]
-        removed = list(self.removed)
+        yield
+        by_id = changed(base.by_id, {}, list(self.removed))
+        by_name = changed(base.by_name, {}, list(self.removed.values()))
+        for first in range(0, len(topics), _TOPICS_PER_PAUSE):
+            some = topics[first : first + _TOPICS_PER_PAUSE]
+            by_id = changed(by_id, {topic.topic_id: topic for topic in some})
+            by_name = changed(by_name, {topic.name: topic for topic in some})
+            yield
         return TopicsImage(
-            changed(base.by_id, {topic.topic_id: topic for topic in topics}, removed),
-            changed(base.by_name, {topic.name: topic for topic in topics}, list(self.removed.values())),
+            by_id,
+            by_name,
             self._collisions(),
             base.partition_count + _partition_count(topics) - _partition_count(before),
         )

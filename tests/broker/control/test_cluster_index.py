@@ -66,7 +66,8 @@ def test_an_image_that_follows_is_indexed_by_its_changes_and_another_one_anew(in
     first, delta = after(EMPTY_IMAGE, *topic(0))
     index.follow(first, delta)
     made = []
-    monkeypatch.setattr(PartitionIndex, "of", classmethod(lambda _cls, image: made.append(image)))
+    making = PartitionIndex.making
+    monkeypatch.setattr(PartitionIndex, "making", classmethod(lambda _cls, image: made.append(image) or making(image)))
     second, delta = after(first, *topic(1, leader=-1))
     index.follow(second, delta)
     assert not made

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stratalog.broker.control.control_plane import LONG, ControlPlane
 from stratalog.metadata.controller.controller import Decision
-from stratalog.metadata.image.decision import RECORDS_PER_BATCH_MAX, at_once
+from stratalog.metadata.image.decision import RECORDS_TOGETHER, at_once
 from stratalog.metadata.image.image import EMPTY_IMAGE, ImageDelta, Provenance
 from stratalog.metadata.image.same_image import same_everywhere, same_to_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -205,9 +205,9 @@ async def test_a_command_is_refused_where_another_node_decides(control, log):
 
 async def test_a_command_about_very_many_things_is_written_in_batches(control, log):
     """An atomic one as a metadata transaction."""
-    records = tuple(topic(f"t{number}") for number in range(RECORDS_PER_BATCH_MAX + 1))
+    records = tuple(topic(f"t{number}") for number in range(RECORDS_TOGETHER + 1))
     await control.execute(lambda _image: Decision(records, None, is_atomic=False))
-    assert list(map(len, log.appended)) == [RECORDS_PER_BATCH_MAX, 1]
+    assert list(map(len, log.appended)) == [RECORDS_TOGETHER, 1]
 
 
 async def test_producer_ids_come_in_blocks_one_after_the_other(control, log):

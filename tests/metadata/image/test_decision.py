@@ -19,21 +19,24 @@ def test_a_decision_is_a_value():
 
 
 @pytest.mark.parametrize(
-    ("count", "is_atomic", "sizes"),
+    ("level", "count", "is_atomic", "sizes"),
     [
-        (0, True, []),
-        (10_000, True, [10_000]),
-        (10_001, True, [10_000, 3]),
-        (10_001, False, [10_000, 1]),
-        (25_000, False, [10_000, 10_000, 5_000]),
+        (30, 0, True, []),
+        (30, 2_000, True, [2_000]),
+        (30, 2_001, True, [2_000, 3]),
+        (30, 2_001, False, [2_000, 1]),
+        (30, 5_000, False, [2_000, 2_000, 1_000]),
+        (12, 5_000, False, [2_000, 2_000, 1_000]),
+        (12, 10_000, True, [10_000]),
+        (12, 10_001, True, [10_000, 3]),
     ],
 )
-def test_a_large_decision_is_written_in_batches(count, is_atomic, sizes):
-    """10,000 records at most in each; one that has to hold as a whole becomes a metadata transaction (KIP-868)."""
+def test_a_large_decision_is_written_in_batches(level, count, is_atomic, sizes):
+    """Of which each is encoded in one step; one that has to hold as a whole becomes a metadata transaction (KIP-868)."""
     decision = Decision((NoOpRecord(),) * count, None, is_atomic=is_atomic)
-    parts = list(batches(decision))
+    parts = list(batches(decision, level))
     assert [len(part) for part in parts] == sizes
-    is_transaction = is_atomic and count > 10_000
+    is_transaction = is_atomic and count > (10_000 if level < 13 else 2_000)
     kinds = [type(parts[0][0]), type(parts[-1][-1])] if parts else []
     expected = [BeginTransactionRecord, EndTransactionRecord] if is_transaction else [NoOpRecord, NoOpRecord]
     assert kinds == (expected if parts else [])
