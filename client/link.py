@@ -15,7 +15,7 @@ from stratalog.wire.errors import ErrorCode, Invalid, KafkaError, Retriable
 from stratalog.wire.frame import decode_response_header, encode_request
 from stratalog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from stratalog.wire.parts import FileSlice, Part
-from stratalog.wire.schema import Message, decode, encode
+from stratalog.wire.schema import Message, decode, decoder, encode
 
 __all__ = ["BrokerAway", "BrokerLink", "BrokerTimeout", "BrokerUnavailable", "check", "code_words"]
 
@@ -159,7 +159,8 @@ class BrokerLink:
         if answered != correlation_id:
             self.close()
             raise BrokerUnavailable(f"{self}: answer {answered} came where {correlation_id} was due; connection closed")
-        return decode(kind, version, frame, position)
+        # A cluster may have more partitions than a request may have elements: its frame bounds an answer.
+        return decoder(kind, version)(frame, position, len(frame))[0]
 
     def receive_answer(self) -> memoryview:
         """As `receive`, with the answer as bytes: what has to be counted need not be understood."""

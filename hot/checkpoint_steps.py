@@ -110,10 +110,11 @@ def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> G
 
     def rows() -> Iterator[tuple[TopicPartition, LogBounds]]:
         for name, log in logs.items():
-            start = log.log_start_offset
-            row = LogBounds(start, log.gaps_below if log.may_have_gaps else None)
-            of_starts.put(name, start)
-            bounds[name], starts[name] = row, start
+            row, held = LogBounds(log.log_start_offset, log.gaps_below if log.may_have_gaps else None), bounds.get(name)
+            if row == held:
+                row = held  # thirty thousand new objects that stay would be the collector's, each time
+            of_starts.put(name, row.log_start_offset)
+            bounds[name], starts[name] = row, row.log_start_offset
             yield name, row
 
     yield from draft.putting(list(bounds.items()))

@@ -11,7 +11,12 @@ import pytest
 from stratalog.client.link import BrokerLink, BrokerTimeout, BrokerUnavailable, code_words
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
 from stratalog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from stratalog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from stratalog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from stratalog.wire.parts import FileSlice
 
 METADATA = 3
@@ -144,3 +149,13 @@ def test_a_selector_tells_of_an_answer(scripted, link) -> None:
         [(key, _)] = selector.select(5)
         assert key.fileobj is link
         assert link.receive().cluster_id == "True"
+
+
+def test_an_answer_may_have_more_elements_than_a_request(scripted, link) -> None:
+    """A cluster of 100,000 partitions could not be listed: its answer was taken for a damaged one."""
+    partition = MetadataResponsePartition(
+        partition_index=0, leader_id=1, replica_nodes=list(range(100_001)), isr_nodes=[], offline_replicas=[]
+    )
+    topic = MetadataResponseTopic(name="t", partitions=[partition])
+    scripted.answers[METADATA] = lambda _request: MetadataResponse(brokers=[], topics=[topic])
+    assert len(link.call(MetadataRequest()).topics[0].partitions[0].replica_nodes) == 100_001

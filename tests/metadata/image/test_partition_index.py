@@ -1,9 +1,11 @@
 """Partitions by broker."""
 
 import random
+import sys
 
 import pytest
 
+from stratalog.metadata.image.difference import differing
 from stratalog.metadata.image.image import EMPTY_IMAGE, ImageDelta, Provenance
 from stratalog.metadata.image.partition_index import EMPTY_INDEX, PartitionIndex, PartitionKey, ScannedPartitions
 from stratalog.wire.records.metadata import (
@@ -81,3 +83,63 @@ def test_a_change_of_the_in_sync_set_alone_leaves_the_index_as_it_is():
     delta.replay(PartitionChangeRecord(topic_id=b"t" * 16, partition_id=0, isr=[1]))
     assert index.after(image, delta, delta.build(Provenance())) == index
     assert list(index.held_by(9)) == []
+
+
+def calls_of(work):
+    """The Python functions that ``work`` calls: what it does, whatever the machine."""
+    count = 0
+
+    def note(_frame, event, _argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def cost_of_a_change(topic_count):
+    """Calls for the next image and index when one partition has another leader."""
+    ids = [number.to_bytes(16, "big") for number in range(topic_count)]
+    records = []
+    for number, topic_id in enumerate(ids):
+        records.append(TopicRecord(name=f"t.{number}", topic_id=topic_id))
+        records += [
+            PartitionRecord(topic_id=topic_id, partition_id=one, replicas=[1], isr=[1], leader=1) for one in range(4)
+        ]
+    image = EMPTY_IMAGE.apply(records)
+    index = PartitionIndex.of(image)
+
+    def change():
+        delta = ImageDelta(image)
+        delta.replay(PartitionChangeRecord(topic_id=ids[5], partition_id=1, leader=-1))
+        index.after(image, delta, delta.build(Provenance()))
+
+    return calls_of(change)
+
+
+def test_a_change_costs_what_it_changes_however_many_partitions_there_are():
+    """A tree of 64 children a node is one level deeper at 64 times as many."""
+    assert cost_of_a_change(1_000) <= cost_of_a_change(100) + 20
+
+
+def test_very_many_partitions_are_built_indexed_and_compared_in_steps():
+    """Each of which is short: none has more than some hundred keys."""
+    records = []
+    for number in range(1_000):
+        topic_id = number.to_bytes(16, "little")
+        records += [
+            TopicRecord(name=f"t{number}", topic_id=topic_id),
+            PartitionRecord(topic_id=topic_id, partition_id=0, replicas=[1], isr=[1], leader=1),
+        ]
+    delta = ImageDelta(EMPTY_IMAGE)
+    for record in records:
+        delta.replay(record)
+    building = delta.building(Provenance())
+    assert sum(1 for _ in building) >= 2
+    image = EMPTY_IMAGE.apply(records)
+    assert sum(1 for _ in PartitionIndex.making(image)) >= 2
+    assert sum(1 for _ in differing(EMPTY_IMAGE, image)) >= 9
