@@ -81,7 +81,7 @@ def _recovery_points(directory: LogDirectory, logs: Logs, gone: set[TopicPartiti
             yield name, point
 
     draft = CheckpointDraft(number_rows)
-    yield from draft.putting(list(points.items()))
+    yield from draft.putting(_others(points, logs))
     yield from draft.putting(rows())
     yield from draft.writing()
     draft.drop(gone)
@@ -117,8 +117,8 @@ def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> G
             bounds[name], starts[name] = row, row.log_start_offset
             yield name, row
 
-    yield from draft.putting(list(bounds.items()))
-    yield from of_starts.putting(list(starts.items()))
+    yield from draft.putting(_others(bounds, logs))
+    yield from of_starts.putting(_others(starts, logs))
     yield from draft.putting(rows())
     if bounds == directory.bounds and directory.bounds_stored:
         return lambda: None
@@ -139,6 +139,12 @@ def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> G
         directory.bounds_stored = True
 
     return store
+
+
+def _others(held: Mapping[TopicPartition, T], logs: Logs) -> Iterator[tuple[TopicPartition, T]]:
+    """The rows of partitions that are not open. No list of pairs: it would be the garbage collector's."""
+    for name in [one for one in held if one not in logs]:
+        yield name, held[name]
 
 
 def _high_watermarks(
