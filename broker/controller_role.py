@@ -37,6 +37,7 @@ from stratalog.metadata.image.difference import ImageChange
 from stratalog.metadata.image.features import SUPPORTED_FEATURES
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
 from stratalog.metadata.quorum.checkpoint import KRAFT_VERSION_MAX
+from stratalog.metadata.raft.messages import NO_LEADER
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
@@ -106,6 +107,7 @@ class ControllerRole:
                 in_transaction=lambda: quorum.publisher.in_transaction,
             )
         )
+        self._last_leader_id = NO_LEADER
         self._enrolment: Enrolment | None = None
         self._channel: ControllerChannel | None = None
         add_controller_metrics(metrics, office=quorum, cluster=self.cluster, sessions=self.sessions, clock=clock)
@@ -170,6 +172,8 @@ class ControllerRole:
             self._enrolment.image_applied(image)
 
     def _leader_changed(self, leader: LeaderAndEpoch, is_active: bool) -> None:
+        if leader.leader_id != NO_LEADER:
+            self._last_leader_id = leader.leader_id
         self.sessions.leader_changed(leader, is_active)
         self._duties.leader_changed(leader, is_active)
 
@@ -179,6 +183,11 @@ class ControllerRole:
     def image(self) -> ClusterImage:
         """The cluster as it is now."""
         return self.quorum.image
+
+    @property
+    def last_leader_id(self) -> int:
+        """The leader of the metadata quorum; while none is known, the one before it; -1 before the first."""
+        return self._last_leader_id
 
     def cluster_view(self, image: ClusterImage) -> ClusterView:
         """The view that a decision about partitions is made on."""

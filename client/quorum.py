@@ -34,7 +34,9 @@ T = TypeVar("T")
 METADATA_TOPIC: Final = "__cluster_metadata"
 _CONTROLLER_ENDPOINTS: Final = 2
 _ENDPOINT_TYPES_SINCE: Final = 1
-_ELSEWHERE: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE}
+)
 """A node that answers with one of these has done nothing; another one is the active controller, or will be."""
 
 

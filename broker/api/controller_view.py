@@ -18,6 +18,10 @@ class ControllerView(MetadataView, Protocol):
     def sessions(self) -> BrokerSessions:
         """The sessions of brokers, while this controller is active."""
 
+    @property
+    def last_leader_id(self) -> int:
+        """The leader of the metadata quorum; while none is known, the one before it; -1 before the first."""
+
 
 Context = RequestContext[ControllerView]
 """A request on the controller's listener as handlers get it."""

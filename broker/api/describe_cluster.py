@@ -5,6 +5,10 @@ fenced, by chance, as in Metadata; a controller names the leader of the metadata
 registered controllers (KIP-919), and each refuses the other with MISMATCHED_ENDPOINT_TYPE; version 1 says which of them is
 asked for. Version 2 can include fenced brokers. Every caller is answered; the operations on the cluster are shown to those
 who may describe it, and 0 to others.
+
+Kafka's admin client asks once more only if it is refused or if the controller that it was told of cannot be reached: an
+answer without a controller stops it for ``metadata.max.age.ms``, five minutes. So a controller names the last leader while
+another one is elected. Before the first it answers LEADER_NOT_AVAILABLE, where Kafka says that the controller is -1.
 """
 
 from __future__ import annotations
@@ -62,12 +66,19 @@ def describe_controllers(context: controller_view.Context, request: DescribeClus
         for each in context.broker.image.brokers.controllers.values()
         if (at := each.listeners.get(listener)) is not None
     ]
+    leader_id = context.broker.last_leader_id
     answer = DescribeClusterResponse(
         endpoint_type=_CONTROLLERS,
         cluster_id=context.broker.cluster_id,
-        controller_id=context.broker.quorum.leader.leader_id,
+        controller_id=leader_id,
         brokers=controllers,
     )
+    if all(each.broker_id != leader_id for each in controllers):
+        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        answer.error_message = (
+            f"No active controller is known to node {context.broker.node_id} on the listener {listener}; ask again, or see "
+            "its log if this lasts: most voters must be up and reach each other"
+        )
     return _with_operations(context, request, answer)
 
 

@@ -299,6 +299,7 @@ class Controller:
         leader = LeaderAndEpoch(running.node.node_id, 1)
         status = QuorumStatus(leader, high_watermark=0, voters=())
         self.quorum = SimpleNamespace(is_active=True, leader=leader, describe=lambda: status)
+        self.last_leader_id = leader.leader_id
         self._links = []
 
     def __getattr__(self, name: str):

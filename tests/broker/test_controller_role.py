@@ -2,6 +2,7 @@
 
 import pytest
 
+from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.client.link import BrokerLink
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -47,3 +48,13 @@ def test_controllers_stand_in_the_image_with_their_addresses(nodes):
     leader.wait_until(lambda: set(leader.node.image.brokers.controllers) == {100, 101})
     found = leader.node.image.brokers.controllers
     assert {one: found[one].listeners["CONTROLLER"].port for one in found} == nodes.ports
+
+
+def test_the_last_leader_is_named_until_there_is_another(nodes):
+    """Before the first there is none."""
+    leader = active(nodes)
+    left = nodes[101 if leader is nodes[100] else 100]
+    role = left.node.controller
+    left.wait_until(lambda: role.last_leader_id == leader.node.node_id)
+    left.run(lambda: role._leader_changed(LeaderAndEpoch(epoch=99), is_active=False))
+    assert role.last_leader_id == leader.node.node_id

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.java.mixed_nodes import MixedCluster
+
 HERE = Path(__file__).parent
 BUILD = HERE.parent.parent / "build"
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -327,6 +329,20 @@ def background(kafka, tmp_path) -> Iterator[Callable[..., Running]]:
     yield start
     for program in programs:
         program.kill()
+
+
+@pytest.fixture
+def cluster(kafka, tmp_path) -> Iterator[Callable[..., MixedCluster]]:
+    """Makes clusters with settings for all nodes; their processes are gone after the test."""
+    made: list[MixedCluster] = []
+
+    def new(more: str = "") -> MixedCluster:
+        made.append(MixedCluster(kafka, tmp_path, more))
+        return made[-1]
+
+    yield new
+    for each in made:
+        each.kill()
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stratalog.wire.batch import iter_headers, read_header
 from tests.java.kafka_server import free_port
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -86,6 +87,21 @@ class MixedNode:
     def voter(self) -> str:
         """Itself as ``--initial-controllers`` names it."""
         return f"{self.node_id}@{self.controller}:{directory_id(self.node_id)}"
+
+    def batches(self) -> list[tuple[int, bytes]]:
+        """The base offset and the bytes of each whole batch of its metadata log, as they are in its files now."""
+        found = []
+        for path in sorted(self.metadata.glob("*.log")):
+            content = path.read_bytes()
+            for position, header in iter_headers(content):
+                found.append((header.base_offset, content[position : position + header.size_bytes]))
+        return found
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last record of its metadata log, as far as it is in its files."""
+        _, last = self.batches()[-1]
+        return read_header(last).next_offset
 
     def said(self) -> str:
         """Everything that it logged."""

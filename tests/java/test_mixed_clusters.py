@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.java.mixed_nodes import LOWERED, MixedCluster
+from tests.java.mixed_nodes import LOWERED
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 CONFIGS = "kafka.admin.ConfigCommand"
 RECORDS = 500
-
-
-@pytest.fixture
-def cluster(kafka, tmp_path) -> Iterator[Callable[..., MixedCluster]]:
-    """Makes clusters with settings for all nodes; their processes are gone after the test."""
-    made: list[MixedCluster] = []
-
-    def new(more: str = "") -> MixedCluster:
-        made.append(MixedCluster(kafka, tmp_path, more))
-        return made[-1]
-
-    yield new
-    for each in made:
-        each.kill()
 
 
 def use(kafka, clients, address: str, topic: str, replicas: int = 1) -> None:

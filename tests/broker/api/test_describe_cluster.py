@@ -46,8 +46,9 @@ def test_the_cluster_keeps_its_id_over_restarts(broker):
     assert broker.link().call(request(), 2).cluster_id == before
 
 
-def test_a_controller_describes_the_registered_controllers(shared_controller):
-    """At the listener that was asked, with the leader of the metadata quorum; one without that listener is left out."""
+@pytest.fixture
+def controllers(shared_controller):
+    """A controller of an image that has controller 7 on its listener, and 8 on another one."""
     records = tuple(
         RegisterControllerRecord(
             controller_id=number,
@@ -59,8 +60,26 @@ def test_a_controller_describes_the_registered_controllers(shared_controller):
         for number, name in ((7, "CONTROLLER"), (8, "OTHER"))
     )
     shared_controller.running.run(lambda: shared_controller.control.write(records))
-    answer = shared_controller.link().call(request(endpoint_type=2, operations=True), 2)
+    leader_id = shared_controller.last_leader_id
+    yield shared_controller
+    shared_controller.last_leader_id = leader_id
+
+
+def test_a_controller_describes_the_registered_controllers(controllers):
+    """At the listener that was asked, with the last leader of the metadata quorum; one without that listener is left out."""
+    controllers.last_leader_id = 7
+    answer = controllers.link().call(request(endpoint_type=2, operations=True), 2)
     assert (answer.error_code, answer.endpoint_type) == (0, 2)
-    assert (answer.cluster_id, answer.controller_id) == (shared_controller.cluster_id, shared_controller.node_id)
+    assert (answer.cluster_id, answer.controller_id) == (controllers.cluster_id, 7)
     assert [(one.broker_id, one.host, one.port) for one in answer.brokers] == [(7, "c7", 9093)]
     assert answer.cluster_authorized_operations > 0
+
+
+@pytest.mark.parametrize("leader_id", [-1, 8])
+def test_clients_ask_again_while_no_controller_can_be_named(controllers, leader_id):
+    """Kafka's admin client would stop for five minutes at an answer without a controller that it can reach."""
+    controllers.last_leader_id = leader_id
+    answer = controllers.link().call(request(endpoint_type=2), 2)
+    assert (answer.error_code, answer.controller_id) == (ErrorCode.LEADER_NOT_AVAILABLE, leader_id)
+    assert answer.error_message.startswith(f"No active controller is known to node {controllers.node_id} on the listener")
+    assert [one.broker_id for one in answer.brokers] == [7]
