@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -24,7 +23,9 @@ class Dialer(Protocol):
     async def dial(
         self, new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, number: int
     ) -> asyncio.Transport:
-        """A connection whose protocol is ``new_protocol()``. Raises `OSError`.
+        """A connection whose protocol is ``new_protocol()``.
+
+        Raises `OSError`; that is `ConnectionRefusedError` only if every address has refused.
 
         The addresses of the host are tried in turn, beginning with that of this ``number``, counted round: an address
         that swallows everything costs one attempt, not all.
@@ -56,11 +57,15 @@ class TcpDialer:
         if not addresses:
             raise OSError(f"{host} has no address")
         first = number % len(addresses)
-        *others, last = [*addresses[first:], *addresses[:first]]
-        for each in others:
-            with contextlib.suppress(OSError):
+        failure: OSError | None = None
+        for each in [*addresses[first:], *addresses[:first]]:
+            try:
                 return await _connect(new_protocol, each)
-        return await _connect(new_protocol, last)
+            except OSError as error:
+                if failure is None or not isinstance(error, ConnectionRefusedError):
+                    failure = error
+        assert failure is not None
+        raise failure
 
     async def _addresses(self, host: str, port: int) -> Addresses:
         key = (host, port)

@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 from stratalog.wire.errors import Invalid, Retriable, StratalogError
 
-__all__ = ["Peer", "PeerBusy", "PeerClosed", "PeerError", "PeerTimeout", "PeerUnavailable", "PeerUnsupported"]
+__all__ = [
+    "Peer",
+    "PeerBusy",
+    "PeerClosed",
+    "PeerError",
+    "PeerRefused",
+    "PeerTimeout",
+    "PeerUnavailable",
+    "PeerUnsupported",
+]
 
 
 class Peer(NamedTuple):
@@ -30,6 +39,10 @@ class PeerError(StratalogError):
 
 class PeerUnavailable(PeerError, Retriable):
     """No connection, or it ended before the answer. A request that was sent may have been carried out."""
+
+
+class PeerRefused(PeerUnavailable):
+    """Its host refuses connections: the process is gone. The request was not sent."""
 
 
 class PeerTimeout(PeerError, Retriable):

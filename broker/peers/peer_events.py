@@ -45,6 +45,7 @@ class Failure(Enum):
     BUSY = "busy"
     TIMEOUT = "timeout"
     UNAVAILABLE = "unavailable"
+    REFUSED = "refused"
     CLOSED = "closed"
 
 
@@ -81,10 +82,11 @@ class AskAgain(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """An attempt has failed, or its connection has ended."""
+    """An attempt has failed, or its connection has ended. ``refused``: every address has refused the connection."""
 
     attempt: int
     why: str
+    refused: bool = False
 
 
 class Answered(NamedTuple):

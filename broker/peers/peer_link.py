@@ -23,6 +23,7 @@ from stratalog.broker.peers.peer_errors import (
     PeerBusy,
     PeerClosed,
     PeerError,
+    PeerRefused,
     PeerTimeout,
     PeerUnavailable,
 )
@@ -65,6 +66,7 @@ _ERRORS: Final[dict[Failure, type[PeerError]]] = {
     Failure.BUSY: PeerBusy,
     Failure.TIMEOUT: PeerTimeout,
     Failure.UNAVAILABLE: PeerUnavailable,
+    Failure.REFUSED: PeerRefused,
     Failure.CLOSED: PeerClosed,
 }
 
@@ -272,7 +274,8 @@ class PeerLink:
         try:
             await self._dialer.dial(lambda: connection, self.peer.host, self.peer.port, failures)
         except Exception as error:  # noqa: BLE001 - a link that cannot connect says why, whatever the reason
-            self.connection_lost(connection, f"cannot connect: {_text_of(error)}")
+            refused = isinstance(error, ConnectionRefusedError)
+            self.connection_lost(connection, f"cannot connect: {_text_of(error)}", refused=refused)
         finally:
             if self._connection is connection:
                 self._dialing = None
@@ -318,12 +321,12 @@ class PeerLink:
         self._step(Answered(connection.attempt, correlation_id))
         self._frame = b""
 
-    def connection_lost(self, connection: _Connection, why: str) -> None:
-        """An attempt has failed, or a connection has ended."""
+    def connection_lost(self, connection: _Connection, why: str, *, refused: bool = False) -> None:
+        """An attempt has failed, or a connection has ended; ``refused`` as in `Lost`."""
         if connection is self._connection:
             self._connection = self._ranges = None
             connection.end()
-            self._step(Lost(connection.attempt, why))
+            self._step(Lost(connection.attempt, why, refused))
             self._say(why, self._state.failures)
 
     # -- time ---------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ class PeerState:
         if isinstance(event, Lost):
             # The other end closes connections that are idle: that is no failure, and no reason to wait.
             idle = self.phase is Phase.READY and not self._in_flight and not self.failures
-            return self._disconnect(event.why, now_ms, failed=not idle)
+            return self._disconnect(event.why, now_ms, failed=not idle, refused=event.refused)
         if isinstance(event, AskAgain) or (isinstance(event, Opened) and self._negotiates):
             self.phase = Phase.AGREEING
             self._negotiated_id = self._next_correlation_id()
@@ -234,7 +234,7 @@ class PeerState:
         if not self._waiting and not self._in_flight:
             self._earliest_ms = inf
 
-    def _disconnect(self, why: str, now_ms: int, *, failed: bool = True) -> list[Action]:
+    def _disconnect(self, why: str, now_ms: int, *, failed: bool = True, refused: bool = False) -> list[Action]:
         """The connection or the attempt has ended: fail its requests, and begin the back-off if that was a failure.
 
         Requests that wait behind a connection were not part of it, and wait for the next one.
@@ -252,7 +252,8 @@ class PeerState:
             self.failures += 1
         for request in lost:
             self._release(request)
-        actions: list[Action] = [Fail(request.request, Failure.UNAVAILABLE, why) for request in lost]
+        failure = Failure.REFUSED if refused else Failure.UNAVAILABLE
+        actions: list[Action] = [Fail(request.request, failure, why) for request in lost]
         return actions + self._advance(now_ms)
 
     def _ticked(self, now_ms: int) -> list[Action]:

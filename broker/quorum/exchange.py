@@ -55,7 +55,7 @@ class Exchange:
             event = Answered(action.peer, action.request, answer)
         except NoAnswer as error:
             log.debug("%s to node %d: %s", type(action.request).__name__, action.peer, error)
-            event = Failed(action.peer, action.request, error.code)
+            event = Failed(action.peer, action.request, error.code, refused=error.refused)
         if life == self._life:
             self._take(event)
 

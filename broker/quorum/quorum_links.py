@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from stratalog.broker.peers.peer_errors import Peer, PeerError, PeerUnsupported
+from stratalog.broker.peers.peer_errors import Peer, PeerError, PeerRefused, PeerUnsupported
 from stratalog.broker.peers.peer_link import PeerLink
 from stratalog.broker.quorum.messages import answer_from_wire, oldest_version, request_to_wire
 from stratalog.broker.quorum.quorum_peers import NoAnswer
@@ -62,7 +62,8 @@ class QuorumLinks:
         except PeerUnsupported as error:
             raise NoAnswer(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
         except PeerError as error:
-            raise NoAnswer(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+            refused = isinstance(error, PeerRefused)
+            raise NoAnswer(ErrorCode.REQUEST_TIMED_OUT, str(error), refused=refused) from error
         try:
             return answer_from_wire(request, response, self._listener)
         except (Invalid, Corrupt) as error:

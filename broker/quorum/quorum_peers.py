@@ -12,11 +12,15 @@ __all__ = ["NoAnswer", "NoPeers", "QuorumPeers"]
 
 
 class NoAnswer(Exception):
-    """A request has no answer. UNSUPPORTED_VERSION: the peer has no version that says what the request says."""
+    """A request has no answer. UNSUPPORTED_VERSION: the peer has no version that says what the request says.
 
-    def __init__(self, code: ErrorCode, text: str) -> None:
+    ``refused``: the peer's host refuses connections.
+    """
+
+    def __init__(self, code: ErrorCode, text: str, *, refused: bool = False) -> None:
         super().__init__(text)
         self.code = code
+        self.refused = refused
 
 
 class QuorumPeers(Protocol):

@@ -90,6 +90,8 @@ class RaftCore:
         self.truncations = 0
         self.is_loading = False
         """A snapshot is taking the place of the log: until it has, this node neither fetches nor stands."""
+        self.refusing: frozenset[int] = frozenset()
+        """The peers whose hosts refused the last connection, and that were not heard of since: their processes are gone."""
         self.shutdown_deadline_ms: int | None = None
         self.stopped = False
         self.now_ms = 0
@@ -139,6 +141,22 @@ class RaftCore:
             return self.role.endpoints
         return self.voters.endpoints_of(self.role.leader_id)
 
+    def place_behind(self, leader_id: int) -> tuple[int, int]:
+        """The place of this voter among those that could take a leader's place, and how many they are.
+
+        They are counted round from the leader's id, so that each node has the same order without a word about it. One
+        that is no voter, and may stand all the same, shares the last place.
+        """
+        others = sorted(self.voters.ids - {leader_id}, key=lambda voter_id: (voter_id < leader_id, voter_id))
+        count = max(len(others), 1)
+        return (others.index(self.me.id) if self.me.id in others else count - 1), count
+
+    def follower_deadline_ms(self, leader_id: int) -> int:
+        """When a leader that has just been heard of is given up."""
+        if not self.may_stand:
+            return self.now_ms + self.timeouts.fetch_ms
+        return self.now_ms + self.timeouts.follower_timeout_ms(*self.place_behind(leader_id))
+
     def election_deadline_ms(self) -> int:
         """When an election that begins now is given up."""
         return self.now_ms + self.timeouts.election_timeout_ms(self.jitter)
@@ -173,8 +191,9 @@ class RaftCore:
         voted = self.role.voted if epoch == self.epoch else None
         known = endpoints or self.voters.endpoints_of(leader_id)
         if known:
-            later_ms = self.now_ms + self.timeouts.fetch_ms
-            self.become(Follower(epoch, leader_id, later_ms, known, voted, change_due_ms=later_ms))
+            due_ms = self.now_ms + self.timeouts.fetch_ms
+            deadline_ms = self.follower_deadline_ms(leader_id)
+            self.become(Follower(epoch, leader_id, deadline_ms, known, voted, change_due_ms=due_ms))
         else:
             self.detach(epoch, voted=voted, leader_id=leader_id)
 

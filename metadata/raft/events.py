@@ -15,6 +15,7 @@ __all__ = [
     "Event",
     "Failed",
     "Flushed",
+    "HandOver",
     "Proposed",
     "Received",
     "Shutdown",
@@ -47,12 +48,14 @@ class Answered:
 class Failed:
     """A request to ``peer`` has no answer: the connection is gone, or ``controller.quorum.request.timeout.ms`` over.
 
-    With UNSUPPORTED_VERSION the peer has no version of the request that says what it has to say.
+    With UNSUPPORTED_VERSION the peer has no version of the request that says what it has to say. ``refused``: its host
+    refused the connection, so its process is gone. Silence says no such thing.
     """
 
     peer: int
     request: Request
     error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,11 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOver:
+    """Another voter should lead: this node will stop soon. A leader resigns, and follows the next one until it stops."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """The process ends. A leader hands over for ``timeout_ms`` at most; `ShutDown` says when it may go."""
 
@@ -144,6 +152,7 @@ Event = (
     | CleanLog
     | SnapshotLoaded
     | Tick
+    | HandOver
     | Shutdown
     | UpgradeProposed
 )

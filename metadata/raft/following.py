@@ -84,17 +84,30 @@ def poll_follower(core: RaftCore) -> None:
 
 
 def _in_touch(core: RaftCore) -> None:
-    """The leader has answered well."""
-    if isinstance(core.role, Follower):
-        deadline = core.now_ms + core.timeouts.fetch_ms
-        core.role = replace(core.role, deadline_ms=deadline, has_fetched=True, lost=False)
+    """The leader has answered well. An answer from before it gave up may come after the word that it does."""
+    role = core.role
+    if isinstance(role, Follower) and not role.has_ended:
+        deadline = core.follower_deadline_ms(role.leader_id)
+        core.role = replace(role, deadline_ms=deadline, has_fetched=True, lost=False)
 
 
-def on_fetch_failed(core: RaftCore, peer: int) -> None:
-    """A fetch has no answer: an observer asks elsewhere the next time."""
+def on_fetch_failed(core: RaftCore, peer: int, *, refused: bool = False) -> None:
+    """A fetch has no answer: an observer asks elsewhere the next time.
+
+    If the host refuses the connection, the leader's process is gone: a voter stands soon, and grants pre-votes. Others that
+    still hear the leader grant none, so nothing comes of it if only this node cannot reach it. Once for each leader that
+    was heard of: a node that lost the pre-vote waits its time.
+    """
     core.back_off(peer)
-    if isinstance(core.role, Follower) and not core.may_stand:
-        core.role = replace(core.role, lost=peer == core.role.leader_id)
+    role = core.role
+    if not isinstance(role, Follower):
+        return
+    if not core.may_stand:
+        core.role = replace(role, lost=peer == role.leader_id)
+    elif refused and peer == role.leader_id and role.has_fetched:
+        place, _ = core.place_behind(peer)
+        stands_ms = core.now_ms + core.timeouts.refused_backoff_ms(place)
+        core.role = replace(role, has_fetched=False, deadline_ms=min(role.deadline_ms, stands_ms))
 
 
 def on_fetch_answer(core: RaftCore, peer: int, request: FetchRequest, answer: FetchAnswer) -> None:

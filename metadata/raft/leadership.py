@@ -30,6 +30,7 @@ __all__ = [
     "advance",
     "answer_parked",
     "become_leader",
+    "hand_over",
     "heard_from",
     "on_begin_epoch",
     "on_end_epoch",
@@ -214,6 +215,12 @@ def on_begin_epoch(core: RaftCore, token: Any, request: BeginQuorumEpochRequest)
 # -- giving up ---------------------------------------------------------------------------------------------------------
 
 
+def hand_over(core: RaftCore) -> None:
+    """Let another voter lead, if there is one; this node votes, and follows it."""
+    if isinstance(core.role, Leader) and core.voters.others(core.me.id):
+        resign(core)
+
+
 def resign(core: RaftCore) -> None:
     """Lead no more, and tell the voters who should."""
     role = core.role
@@ -250,7 +257,10 @@ def on_end_epoch_answer(core: RaftCore, peer: int, answer: EpochAnswer) -> None:
 
 
 def on_end_epoch(core: RaftCore, token: Any, request: EndQuorumEpochRequest) -> None:
-    """Stand soon: the first successor at once, the others later, so that they do not stand against it."""
+    """Stand soon: the first successor at once, the others later, so that they do not stand against it.
+
+    They grant it pre-votes: in Kafka they would wait for their own time-outs, unless the old leader votes, too.
+    """
     if core.is_foreign(request.cluster_id):
         error = ErrorCode.INCONSISTENT_CLUSTER_ID
     elif request.epoch < 0 or request.leader_id < 0:
@@ -264,6 +274,11 @@ def on_end_epoch(core: RaftCore, token: Any, request: EndQuorumEpochRequest) -> 
         if isinstance(role, Follower | Unattached) and role.leader_id not in (NO_LEADER, core.me.id):
             rank = next((at for at, key in enumerate(request.successors) if key.matches(core.me)), -1)
             backoff_ms = core.timeouts.successor_backoff_ms(rank, len(request.successors))
-            core.role = replace(role, deadline_ms=min(role.deadline_ms, core.now_ms + backoff_ms))
+            deadline_ms = min(role.deadline_ms, core.now_ms + backoff_ms)
+            core.role = (
+                replace(role, deadline_ms=deadline_ms, has_fetched=False, has_ended=True)
+                if isinstance(role, Follower)
+                else replace(role, deadline_ms=deadline_ms)
+            )
     if not core.stopped:
         core.reply(token, core.epoch_answer(error))

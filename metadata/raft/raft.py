@@ -42,6 +42,7 @@ from stratalog.metadata.raft.events import (
     Event,
     Failed,
     Flushed,
+    HandOver,
     Proposed,
     Received,
     Shutdown,
@@ -66,6 +67,7 @@ from stratalog.metadata.raft.messages import (
     FetchSnapshotRequest,
     OffsetAndEpoch,
     RemoveVoterRequest,
+    Request,
     UpdateVoterRequest,
     VoteAnswer,
     VoterChangeAnswer,
@@ -129,6 +131,23 @@ class Raft:
     def is_voter(self) -> bool:
         """Whether this node is a voter now."""
         return self._core.is_voter
+
+    @property
+    def follows(self) -> bool:
+        """Whether another node is known to lead."""
+        return self._core.role.leader_id not in (NO_LEADER, self._core.me.id)
+
+    @property
+    def can_hand_over(self) -> bool:
+        """Whether this node leads, and another voter could."""
+        core = self._core
+        return isinstance(core.role, Leader) and bool(core.voters.others(core.me.id)) and not self.majority_is_gone
+
+    @property
+    def majority_is_gone(self) -> bool:
+        """Whether so many voters' processes are gone, by the word of their hosts, that no leader can be elected."""
+        voters = self._core.voters
+        return len(voters) - len(self._core.refusing & voters.ids) < voters.majority
 
     @property
     def deadline_ms(self) -> int | None:
@@ -214,8 +233,22 @@ def _shut_down_if_due(core: RaftCore) -> None:
 # -- which event goes where --------------------------------------------------------------------------------------------
 
 
+def _sender(request: Request) -> int:
+    """The id of the replica that has sent a request; `NO_LEADER` for an administrator."""
+    match request:
+        case VoteRequest():
+            return request.candidate.id
+        case FetchRequest() | FetchSnapshotRequest():
+            return request.replica.id
+        case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
+            return request.leader_id
+        case _:
+            return NO_LEADER
+
+
 def _received(core: RaftCore, event: Received) -> None:
     request, token = event.request, event.token
+    core.refusing -= {_sender(request)}
     match request:
         case VoteRequest():
             elections.on_vote(core, token, request)
@@ -236,6 +269,7 @@ def _received(core: RaftCore, event: Received) -> None:
 
 
 def _answered(core: RaftCore, event: Answered) -> None:
+    core.refusing -= {event.peer}
     if not core.is_expected(event.peer, event.request):
         return
     _back_off_if_void(core, event)
@@ -269,12 +303,14 @@ def _back_off_if_void(core: RaftCore, event: Answered) -> None:
 
 def _failed(core: RaftCore, event: Failed) -> None:
     request = event.request
+    if event.refused:
+        core.refusing |= {event.peer}
     if not core.is_expected(event.peer, request):
         return
     if isinstance(request, VoteRequest) and event.error is ErrorCode.UNSUPPORTED_VERSION:
         elections.on_vote_answer(core, event.peer, request, VoteAnswer(event.error, core.epoch))
     elif isinstance(request, FetchRequest | FetchSnapshotRequest):
-        following.on_fetch_failed(core, event.peer)
+        following.on_fetch_failed(core, event.peer, refused=event.refused)
     elif isinstance(request, UpdateVoterRequest) and event.error is ErrorCode.UNSUPPORTED_VERSION:
         membership.on_change_answer(core, request, VoterChangeAnswer(event.error))
     elif isinstance(request, ApiVersionsRequest):
@@ -308,6 +344,10 @@ def _clean_log(core: RaftCore, event: CleanLog) -> None:
     core.emit(DeleteLogBefore(event.snapshot))
 
 
+def _hand_over(core: RaftCore, _event: HandOver) -> None:
+    leadership.hand_over(core)
+
+
 def _shutdown(core: RaftCore, event: Shutdown) -> None:
     core.shutdown_deadline_ms = core.now_ms + event.timeout_ms
 
@@ -328,6 +368,7 @@ _HANDLERS: Final[dict[type, Callable[[RaftCore, Any], None]]] = {
     CleanLog: _clean_log,
     SnapshotLoaded: following.on_snapshot_loaded,
     Tick: _tick,
+    HandOver: _hand_over,
     Shutdown: _shutdown,
 }
 

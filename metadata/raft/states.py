@@ -176,7 +176,9 @@ class Follower:
     endpoints: Endpoints = ()
     voted: ReplicaKey | None = None
     has_fetched: bool = False
-    """After a first good answer of this leader no pre-vote is granted: the leader is alive."""
+    """After a first good answer of this leader no pre-vote is granted: the leader is alive. See `has_ended`, too."""
+    has_ended: bool = False
+    """The leader has said that it gives its epoch up: what it answered before counts no more as a sign of life."""
     snapshot: SnapshotFetch | None = None
     change_due_ms: int = 0
     """When this node may next ask the leader for a change of its own place among the voters."""

@@ -9,7 +9,7 @@ from typing import Final
 from sim.raft.disk import Disk
 from sim.raft.node import Node
 from sim.raft.surroundings import Surroundings
-from stratalog.metadata.raft.events import UpgradeProposed
+from stratalog.metadata.raft.events import HandOver, UpgradeProposed
 from stratalog.metadata.raft.log_view import BEFORE_THE_LOG
 from stratalog.metadata.raft.messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
 from stratalog.metadata.raft.voter_set import Voter, VoterSet
@@ -18,6 +18,7 @@ __all__ = ["Faults"]
 
 _VOTERS_MAX: Final = 5
 _REPAIR_MS: Final = 1500
+_HAND_OVER_MS_MAX: Final = 300
 
 
 class Faults:
@@ -66,9 +67,16 @@ class Faults:
         world.schedule(world.dice.randrange(8000), world.network.heal)
 
     def _kill(self) -> None:
-        node = self._any()
-        node.die(power=False)
-        self._world.schedule(self._world.dice.randrange(4000), node.revive)
+        """A process ends; now and then it was asked to, and hands over first what it leads."""
+        world, node = self._world, self._any()
+        hands_over_ms = world.dice.randrange(1000)
+        if hands_over_ms < _HAND_OVER_MS_MAX:
+            node.step(HandOver())
+        else:
+            hands_over_ms = 0
+        life = node.life
+        world.schedule(hands_over_ms, lambda: node.die(power=False) if node.life == life else None)
+        world.schedule(hands_over_ms + world.dice.randrange(4000), node.revive)
 
     def _power(self) -> None:
         """One node, or all of them at once."""

@@ -221,10 +221,10 @@ class Node:
         life = self.life
         world.schedule(_REQUEST_TIMEOUT_MS, lambda: self._fail(number) if life == self.life else None)
 
-    def _fail(self, number: int) -> None:
+    def _fail(self, number: int, *, refused: bool = False) -> None:
         if number in self.waiting:
             peer, request = self.waiting.pop(number)
-            self.step(Failed(peer, request))
+            self.step(Failed(peer, request, refused=refused))
 
     def receive(self, asker: Asker, request: Request) -> None:
         """Take a request off the network. A node that is down refuses the connection."""
@@ -238,7 +238,7 @@ class Node:
     def _refuse(self, asker: Asker) -> None:
         node = self.world.nodes[asker.node]
         if node.life == asker.life:
-            node._fail(asker.number)
+            node._fail(asker.number, refused=True)
 
     def _answer(self, asker: Any, answer: Answer) -> None:
         if not isinstance(asker, Asker):

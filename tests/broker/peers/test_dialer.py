@@ -77,6 +77,18 @@ async def test_addresses_are_tried_in_turn(executor, listening):
         transport.close()
 
 
+async def test_a_host_has_refused_only_if_each_of_its_addresses_has(executor):
+    """One that fails in another way may be where the node is."""
+    broken = (socket.AF_UNIX, socket.SOCK_STREAM, 0, "", "/nowhere/at/all")
+    for addresses in ([address(closed_port()), broken], [broken, address(closed_port())]):
+        dialer = TcpDialer(executor, lambda *_args, found=addresses, **_options: found)
+        with pytest.raises(FileNotFoundError):
+            await dialer.dial(asyncio.Protocol, "n", 1, 0)
+    both = TcpDialer(executor, lambda *_args, **_options: [address(closed_port()), address(closed_port())])
+    with pytest.raises(ConnectionRefusedError):
+        await both.dial(asyncio.Protocol, "n", 1, 0)
+
+
 async def test_an_attempt_that_fails_says_why(executor):
     """A name without an address, a name that is none, a port where no node listens."""
     nowhere = TcpDialer(executor, lambda *_args, **_options: [])

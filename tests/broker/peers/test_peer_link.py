@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stratalog.broker.peers.dialer import TcpDialer
-from stratalog.broker.peers.peer_errors import Peer, PeerClosed, PeerUnavailable, PeerUnsupported
+from stratalog.broker.peers.peer_errors import Peer, PeerClosed, PeerRefused, PeerUnavailable, PeerUnsupported
 from stratalog.broker.peers.peer_link import PeerLink
 from stratalog.broker.runtime.event_loop import run
 from stratalog.wire.errors import Invalid
@@ -148,7 +148,7 @@ async def test_a_node_that_is_not_there(new_link):
         port = server.getsockname()[1]
     link = new_link(port, node_id=7)
     for _ in range(3):
-        with pytest.raises(PeerUnavailable, match=rf"^node 7 \(127.0.0.1:{port}\): Vote: cannot connect: .*refused"):
+        with pytest.raises(PeerRefused, match=rf"^node 7 \(127.0.0.1:{port}\): Vote: cannot connect: .*refused"):
             await link.ask(VoteRequest(topics=[]), timeout_ms=5000)
     assert link.connections == 0
     link.close()

@@ -388,8 +388,9 @@ def test_correlation_ids_begin_anew():
 def test_actions_are_values(driver):
     """A first request makes one attempt, which counts the failures before it."""
     assert driver.state.step(Asked(0, 5, 5), 0) == [Dial(1, 0)]
-    assert driver.state.step(Lost(1, "refused"), 0) == [Fail(0, Failure.UNAVAILABLE, "refused")]
+    assert driver.state.step(Lost(1, "gone"), 0) == [Fail(0, Failure.UNAVAILABLE, "gone")]
     assert driver.state.step(Asked(1, 5, 5), 100) == [Dial(2, 1)]
+    assert driver.state.step(Lost(2, "refused", refused=True), 100) == [Fail(1, Failure.REFUSED, "refused")]
     negotiating = PeerState(LIMITS, negotiates=True, draw=lambda: 0.0)
     negotiating.step(Asked(0, 5, 5), 0)
     assert negotiating.step(Opened(1), 0) == [Negotiate(0)]

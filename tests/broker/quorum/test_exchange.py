@@ -59,7 +59,15 @@ async def test_an_answer_becomes_an_event_with_its_request(made):
     made.exchange.send(act.Send(2, VOTE))
     made.peers.answer.set_exception(NoAnswer(ErrorCode.UNSUPPORTED_VERSION, "old"))
     await asyncio.gather(*made.tasks)
-    assert made.events == [Answered(2, VOTE, answer), Failed(2, VOTE, ErrorCode.UNSUPPORTED_VERSION)]
+    made.peers.answer = asyncio.get_running_loop().create_future()
+    made.exchange.send(act.Send(2, VOTE))
+    made.peers.answer.set_exception(NoAnswer(ErrorCode.REQUEST_TIMED_OUT, "gone", refused=True))
+    await asyncio.gather(*made.tasks)
+    assert made.events == [
+        Answered(2, VOTE, answer),
+        Failed(2, VOTE, ErrorCode.UNSUPPORTED_VERSION),
+        Failed(2, VOTE, refused=True),
+    ]
 
 
 async def test_answers_to_a_machine_that_is_gone_are_dropped(made):

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from stratalog.broker.peers.peer_errors import Peer, PeerTimeout, PeerUnsupported
+from stratalog.broker.peers.peer_errors import Peer, PeerRefused, PeerTimeout, PeerUnsupported
 from stratalog.broker.quorum.quorum_links import QuorumLinks
 from stratalog.broker.quorum.quorum_peers import NoAnswer
 from stratalog.metadata.raft.actions import BOOTSTRAP
@@ -99,19 +99,21 @@ async def test_fetches_have_links_of_their_own_and_a_node_that_moved_has_new_one
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
+    ("answer", "code", "is_refused"),
     [
-        (PeerUnsupported(Peer(2, "c", 2), "old"), ErrorCode.UNSUPPORTED_VERSION),
-        (vote(topic="other"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (PeerUnsupported(Peer(2, "c", 2), "old"), ErrorCode.UNSUPPORTED_VERSION, False),
+        (vote(topic="other"), ErrorCode.UNKNOWN_SERVER_ERROR, False),
+        (PeerTimeout(Peer(2, "c", 2), "slow"), ErrorCode.REQUEST_TIMED_OUT, False),
+        (PeerRefused(Peer(2, "c", 2), "gone"), ErrorCode.REQUEST_TIMED_OUT, True),
     ],
 )
-async def test_an_answer_that_cannot_be_used_is_none(made, answer, code):
-    """The machine hears which: an old node makes it stand without pre-votes."""
+async def test_an_answer_that_cannot_be_used_is_none(made, answer, code, is_refused):
+    """The machine hears which: an old node makes it stand without pre-votes, one that is gone at once."""
     peers, _, answers = made
     answers["VoteRequest"] = answer
     with pytest.raises(NoAnswer) as refused:
         await peers.ask(2, VOTE, AT)
-    assert refused.value.code is code
+    assert (refused.value.code, refused.value.refused) == (code, is_refused)
 
 
 async def test_damaged_records_are_no_answer(made):

@@ -102,3 +102,12 @@ def test_a_request_names_its_cluster_or_none(quorum):
     """Null passes, as in Kafka."""
     core = core_of(quorum)
     assert [core.is_foreign(name) for name in (None, "cluster", "other")] == [False, False, True]
+
+
+def test_those_who_could_follow_a_leader_are_counted_round_from_it(quorum):
+    """Every node has the same order; one that is no voter shares the last place."""
+    core = core_of(quorum)
+    assert [core.place_behind(leader) for leader in (2, 3)] == [(1, 2), (0, 2)]
+    for voters, place in (((2, 3, 4), (1, 2)), ((2,), (0, 1))):
+        core.log = quorum.log(voters=quorum.voters(*voters))
+        assert core.place_behind(2) == place

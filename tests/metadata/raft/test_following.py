@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft.events import Flushed, SnapshotLoaded
+from stratalog.metadata.raft.events import Failed, Flushed, SnapshotLoaded
 from stratalog.metadata.raft.messages import (
     Batch,
     FetchAnswer,
@@ -11,6 +11,7 @@ from stratalog.metadata.raft.messages import (
     FetchSnapshotAnswer,
     FetchSnapshotRequest,
     OffsetAndEpoch,
+    VoteAnswer,
     VoteRequest,
     Voters,
 )
@@ -242,3 +243,66 @@ def test_a_snapshot_below_what_is_committed_here_is_not_fetched(follower):
     fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=2))
     fetched(one, FetchAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(1, 1)))
     assert one.sent(FetchSnapshotRequest) == {}
+
+
+def heard(one):
+    """Let a follower have a first good answer of its leader."""
+    fetched(one, FetchAnswer(GOOD, 1, 2, high_watermark=0))
+    return one
+
+
+def refused(one):
+    """The host of the leader refuses the connection."""
+    peer, request = one.raft._core.in_flight.copy().popitem()
+    return one.step(Failed(peer, request, refused=True))
+
+
+def test_a_voter_stands_soon_when_the_host_of_its_leader_refuses(follower, quorum):
+    """It is the second behind leader 2. Until then it grants the first a pre-vote, as one without a leader does."""
+    one = heard(follower())
+    ask = VoteRequest(1, quorum.key(3), quorum.key(1), 0, 0, pre_vote=True)
+    assert not one.reply(ask).granted
+    refused(one)
+    assert one.raft.role.deadline_ms == 200
+    assert one.reply(ask).granted
+    one.wait(200)
+    assert isinstance(one.raft.role, Prospective)
+    assert all(request.pre_vote for request in one.sent(VoteRequest).values())
+
+
+def test_a_leader_that_only_this_node_cannot_reach_is_kept(follower):
+    """The others still hear it and grant nothing: the epoch stays, and the node waits its time before it asks again."""
+    one = heard(follower())
+    refused(one)
+    one.wait(200)
+    for peer, request in one.sent(VoteRequest).items():
+        one.answer(peer, request, VoteAnswer(GOOD, 1, 2))
+    assert isinstance(one.raft.role, Follower)
+    assert (one.raft.role.epoch, one.raft.role.deadline_ms) == (1, 2200)
+    refused(one)
+    assert one.raft.role.deadline_ms == 2200
+    one.wait(20)
+    heard(one)
+    one.wait(20)
+    refused(one)
+    assert one.raft.role.deadline_ms == one.now_ms + 200
+
+
+def test_silence_is_no_refusal(follower):
+    """A leader that does not answer may be slow, or its network down."""
+    one = heard(follower())
+    fail = one.raft._core.in_flight.copy().popitem()
+    one.fail(*fail)
+    assert one.raft.role.deadline_ms == 2000
+    assert one.raft.role.has_fetched
+
+
+def test_an_observer_whose_leader_refuses_asks_elsewhere(node, quorum):
+    """It does not stand."""
+    four = node(4)
+    (request,) = four.sent(FetchRequest).values()
+    four.answer(act.BOOTSTRAP, request, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH, 1, 2, quorum.endpoints(2)))
+    heard(four)
+    refused(four)
+    assert four.raft.role.lost
+    assert four.raft.role.deadline_ms == 2000

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft.events import Proposed, Shutdown
+from stratalog.metadata.raft.events import HandOver, Proposed, Shutdown
 from stratalog.metadata.raft.log_view import LogView
 from stratalog.metadata.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     EpochAnswer,
+    FetchAnswer,
+    FetchRequest,
     KRaftVersion,
     LeaderChange,
     VoteRequest,
@@ -204,6 +206,45 @@ def test_the_first_successor_stands_at_once_and_the_others_later(follower, quoru
         assert bool(one.sent(VoteRequest)) is (rank == 0)
         if rank:
             assert one.raft.role.deadline_ms == (500 if rank == 1 else 1000)
+
+
+def test_followers_of_a_leader_that_gives_up_grant_a_pre_vote_at_once(follower, quorum):
+    """Else the first successor would wait for their time-outs: the old leader may have stopped, and does not vote."""
+    one = follower()
+    fetch = one.sent(FetchRequest)[2]
+    one.answer(2, fetch, FetchAnswer(ErrorCode.NONE, 1, 2, high_watermark=0))
+    fetch = one.sent(FetchRequest)[2]
+    ask = VoteRequest(1, quorum.key(3), quorum.key(1), 0, 0, pre_vote=True)
+    assert not one.reply(ask).granted
+    one.get(EndQuorumEpochRequest(1, 2, (quorum.key(3), quorum.key(1)), "cluster"))
+    assert one.reply(ask).granted
+    one.answer(2, fetch, FetchAnswer(ErrorCode.NONE, 1, 2, high_watermark=0))  # sent before, come after
+    assert one.reply(ask).granted
+    assert one.raft.role.deadline_ms == 500
+
+
+def test_a_leader_hands_over_votes_for_the_next_and_follows_it(node, quorum):
+    """It goes on as a follower: its process stops later."""
+    one = node().lead()
+    one.step(HandOver())
+    assert [type(each) for each in one.actions if isinstance(each, act.LostLeadership)]
+    assert set(one.sent(EndQuorumEpochRequest)) == {2, 3}
+    assert one.reply(VoteRequest(1, quorum.key(2), quorum.key(1), 1, 9, pre_vote=True)).granted
+    assert one.reply(VoteRequest(2, quorum.key(2), quorum.key(1), 1, 9)).granted
+    one.get(BeginQuorumEpochRequest(2, 2, quorum.key(1), quorum.endpoints(2)))
+    assert isinstance(one.raft.role, Follower)
+    assert one.raft.follows
+    before = one.raft.role
+    one.step(HandOver())
+    assert one.raft.role == before
+
+
+def test_an_only_voter_goes_on_leading(node, quorum):
+    """It stops leading when it stops."""
+    one = node(log=quorum.log(voters=quorum.voters(1)))
+    assert not one.raft.can_hand_over
+    one.step(HandOver())
+    assert isinstance(one.raft.role, Leader)
 
 
 def test_end_quorum_epoch_is_checked(follower):

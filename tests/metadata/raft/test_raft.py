@@ -10,7 +10,7 @@ from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft import raft
 from stratalog.metadata.raft.core import Identity
-from stratalog.metadata.raft.events import Answered, CleanLog, Event, SnapshotDue, SnapshotWritten, Tick
+from stratalog.metadata.raft.events import Answered, CleanLog, Event, Failed, SnapshotDue, SnapshotWritten, Tick
 from stratalog.metadata.raft.log_view import LogView
 from stratalog.metadata.raft.messages import (
     EndQuorumEpochRequest,
@@ -195,3 +195,18 @@ def test_a_node_in_an_older_epoch_is_not_asked_again_at_once(node, quorum):
     assert not driven.sent(FetchRequest)
     driven.wait(20)
     assert driven.sent(FetchRequest)
+
+
+def test_a_majority_is_gone_when_most_hosts_refuse(node, quorum):
+    """Until one of them is heard of again; silence says nothing."""
+    one = node().lead()
+    for refused in (False, True):
+        for peer, request in one.raft._core.in_flight.copy().items():
+            one.step(Failed(peer, request, refused=refused))
+        assert one.raft.majority_is_gone is refused
+        assert one.raft.can_hand_over is not refused
+        one.wait(1000)
+    one.fetch(quorum.key(3))
+    assert not one.raft.majority_is_gone
+    one.answer(2, one.raft._core.in_flight[2], EpochAnswer(ErrorCode.NONE, 1, 1))
+    assert one.raft._core.refusing == frozenset()

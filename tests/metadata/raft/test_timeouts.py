@@ -38,3 +38,12 @@ def test_election_time_outs_are_spread_over_twice_the_setting():
 def test_each_successor_waits_twice_as_long_as_the_one_before(rank, count, backoff_ms):
     """The first does not wait, and a voter that is no successor waits longest."""
     assert RaftTimeouts().successor_backoff_ms(rank, count) == backoff_ms
+
+
+def test_followers_give_a_leader_up_one_after_the_other_and_none_later_than_the_setting():
+    """Two that stand at the same time split the votes."""
+    times = RaftTimeouts()
+    assert [times.follower_timeout_ms(place, 2) for place in (0, 1)] == [1750, 2000]
+    assert [times.follower_timeout_ms(place, 4) for place in range(4)] == [1625, 1750, 1875, 2000]
+    assert times.follower_timeout_ms(0, 1) == 2000
+    assert [times.refused_backoff_ms(place) for place in range(3)] == [50, 200, 350]
