@@ -21,7 +21,7 @@ from stratalog.broker.node_quorum import NodeQuorum
 from stratalog.broker.quorum.publishing import Follow
 from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
-from stratalog.metadata.image.difference import difference
+from stratalog.metadata.image.difference import ImageChange, difference
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.metadata.settings.cluster_roles import ClusterRoles
 from stratalog.metadata.settings.configs import ConfigResolver
@@ -29,6 +29,8 @@ from stratalog.wire.topic import Uuid
 
 __all__ = ["JoinedCluster"]
 
+_HAND_OVER_MS: Final = 1000
+"""A stop waits so long for another active controller. An election takes a tenth of it."""
 _LOOK_SECONDS: Final = 0.1
 _LEADERLESS_SECONDS: Final = 2.0
 """A stop waits so long for a controller to be elected, longer than an election takes."""
@@ -97,20 +99,27 @@ class JoinedCluster:
         """Follow the image from now on, and wait until the controller lets clients come."""
         image = self._quorum.image
         self._quorum.publisher.follow(applied)
+        self._quorum.publisher.follow(self._applied)
         await applied(image, difference(EMPTY_IMAGE, image))
         await all_open()
         self.membership.lifecycle.logs_opened()
         await self.membership.lifecycle.unfenced()
         await self._quorum.publisher.reached(self._quorum.high_watermark)
 
+    async def _applied(self, image: ClusterImage, _change: ImageChange) -> None:
+        self.membership.lifecycle.image_applied(image)
+
     async def leave(self, timeout_ms: int) -> None:
         """Have the controller move what this broker leads, for ``timeout_ms`` at most.
 
-        Without a controller nothing can be moved: a node that stops after most of the others waits for none.
+        If this node's controller is the active one, another takes over first: whatever the stop waits for, commands are
+        carried out meanwhile. Without a controller nothing can be moved: a node that stops after most of the others waits
+        for none.
         """
+        await self._quorum.hand_over(timeout_ms=_HAND_OVER_MS)
         leaving = asyncio.ensure_future(self.membership.leave(timeout_ms))
         leaderless = 0.0
-        while not leaving.done() and leaderless < _LEADERLESS_SECONDS:
+        while not leaving.done() and leaderless < _LEADERLESS_SECONDS and not self._quorum.majority_is_gone:
             await asyncio.wait({leaving}, timeout=_LOOK_SECONDS)
             heard = self._quorum.leader.leader_id >= 0 and self.membership.lifecycle.in_contact
             leaderless = 0.0 if heard else leaderless + _LOOK_SECONDS

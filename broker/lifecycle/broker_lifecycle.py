@@ -26,6 +26,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     LeaderChanged,
     LifecycleTimes,
     LogsOpened,
+    OtherStops,
     Phase,
     Refused,
     Register,
@@ -48,7 +49,7 @@ __all__ = ["CATCHING_UP_MS", "FIRST_STOP_MS", "RETRY_MS", "BrokerLifecycle"]
 CATCHING_UP_MS: Final = 10
 """The time between heartbeats of a broker that catches up."""
 FIRST_STOP_MS: Final = 50
-"""The time between the first two heartbeats that ask to stop."""
+"""The time between the first two heartbeats that ask to stop. It doubles, up to the time between heartbeats."""
 RETRY_MS: Final = 100
 """The first wait after a failure. It doubles, up to the time between heartbeats."""
 
@@ -96,7 +97,7 @@ class BrokerLifecycle:
         self._register_by_ms: float = inf
         self._stop_by_ms: float = inf
         self._contact_ms: int | None = None
-        self._first_stop = True
+        self._stop_ms = FIRST_STOP_MS
         self._offline: dict[Uuid, float] = {}
         """By when the controller must have heard of each directory that is offline; infinite once it has."""
 
@@ -128,6 +129,8 @@ class BrokerLifecycle:
                 self.phase = Phase.STARTING
                 self._register_by_ms = now_ms + self._times.registration_timeout_ms
                 return self._communicate(now_ms)
+            case OtherStops():
+                return self._hurry(now_ms) if self.phase is Phase.RUNNING else []
             case StopWanted():
                 return self._stop_wanted(event, now_ms)
             case _:
@@ -270,9 +273,9 @@ class BrokerLifecycle:
                 return [Unfenced(), *self._again(interval_ms, now_ms)]
             case Phase.STOPPING if event.should_shut_down and sent.wants_shutdown:
                 return self._end(End.MAY_STOP)
-            case Phase.STOPPING if self._first_stop and sent.wants_shutdown:
-                self._first_stop = False
-                return self._again(FIRST_STOP_MS, now_ms)
+            case Phase.STOPPING if sent.wants_shutdown:
+                wait_ms, self._stop_ms = min(self._stop_ms, interval_ms), self._stop_ms * 2
+                return self._again(wait_ms, now_ms)
         fenced: list[Action] = [FencedAgain()] if event.is_fenced and not was_fenced else []
         return fenced + self._again(interval_ms, now_ms)
 

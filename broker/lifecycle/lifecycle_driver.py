@@ -26,6 +26,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     LifecycleTimes,
     LogsOpened,
     MetadataProgress,
+    OtherStops,
     Phase,
     Refused,
     Register,
@@ -39,7 +40,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     Unanswered,
     Unfenced,
 )
-from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
+from stratalog.metadata.image.brokers_image import BrokersImage, ListenerAddress, SupportedLevels
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import ErrorCode, StratalogError
@@ -109,6 +110,8 @@ class Lifecycle:
         )
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._asked: asyncio.Future[Any] | None = None
+        self._brokers = BrokersImage()
+        """The brokers of the last image."""
         self._missing: frozenset[Uuid] = frozenset()
         """The directories that the image lacked last; asked for once."""
         self._complained = ""
@@ -172,8 +175,14 @@ class Lifecycle:
     def image_applied(self, image: ClusterImage) -> None:
         """The image is another one: if it lacks a directory of this broker, send the registration again.
 
-        That is so after a rise of ``metadata.version`` to a level that has directories. The epoch stays the same.
+        That is so after a rise of ``metadata.version`` to a level that has directories. The epoch stays the same. If
+        another broker begins to stop, it is reported at once how far this image is: the stop waits for that.
         """
+        if image.brokers is not self._brokers:
+            before, self._brokers = self._brokers.brokers, image.brokers
+            stopping = [one for one in image.brokers.brokers.values() if one.in_controlled_shutdown]
+            if any(not (one.broker_id in before and before[one.broker_id].in_controlled_shutdown) for one in stopping):
+                self._step(OtherStops())
         mine = image.brokers.brokers.get(self._me.broker_id)
         if (
             mine is None

@@ -22,6 +22,7 @@ __all__ = [
     "LifecycleTimes",
     "LogsOpened",
     "MetadataProgress",
+    "OtherStops",
     "Phase",
     "Refused",
     "Register",
@@ -138,6 +139,10 @@ class RegistrationChanged(NamedTuple):
     """The registration that the image has is not what this broker would say now, of its directories say."""
 
 
+class OtherStops(NamedTuple):
+    """The image says that another broker stops: the controller lets it go once it knows that all have seen that."""
+
+
 class LeaderChanged(NamedTuple):
     """Another controller is active."""
 
@@ -161,6 +166,7 @@ Event = (
     | LogsOpened
     | DirectoryFailed
     | RegistrationChanged
+    | OtherStops
     | LeaderChanged
     | StopWanted
     | Ticked

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 
 from stratalog.broker.quorum.leadership import LeaderAndEpoch, LeaderListener
 
@@ -35,6 +37,13 @@ class LeadershipNews:
         for done in waiting:
             if not done.done():
                 done.set_result(None)
+
+    async def wait_until(self, holds: Callable[[], bool], seconds: float) -> None:
+        """Wait until ``holds`` does, for so long at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not holds():
+                    await self.wait()
 
     async def wait(self) -> None:
         """Wait until something may have changed."""

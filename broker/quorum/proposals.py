@@ -42,6 +42,11 @@ class Proposals:
         self._beside = beside
         self._written: dict[asyncio.Future[int], None] = {}
 
+    async def wait_answered(self, seconds: float) -> None:
+        """Wait until every proposal that was written has its answer, for so long at most."""
+        if self._written:
+            await asyncio.wait(set(self._written), timeout=seconds)
+
     def place(self, proposal: Proposal, base_offset: int, now_ms: int) -> Proposed | None:
         """Write a proposal at the log's end, ``base_offset``; the event that gives it to the machine.
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from stratalog.broker.quorum.beside import Beside
+from stratalog.broker.quorum.deadline import Deadline
 from stratalog.broker.quorum.exchange import Exchange
 from stratalog.broker.quorum.leadership import LeaderAndEpoch, LeaderListener, QuorumStatus
 from stratalog.broker.quorum.leadership_news import LeadershipNews
@@ -29,7 +30,7 @@ from stratalog.broker.quorum.quorum_parts import QuorumParts
 from stratalog.broker.quorum.status import status_of
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft.events import Event, Proposed, Received, Shutdown, Tick
+from stratalog.metadata.raft.events import Event, HandOver, Proposed, Received, Shutdown, Tick
 from stratalog.metadata.raft.messages import Answer, Request
 from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.states import Leader
@@ -38,6 +39,8 @@ from stratalog.wire.schema import Message
 
 __all__ = ["Quorum"]
 
+_ANSWER_SECONDS: Final = 0.2
+"""A hand-over waits so long for the answers to proposals."""
 _BEGIN_ANEW_SECONDS: Final = 1.0
 """The pause before a replica whose write found no room begins anew."""
 
@@ -69,8 +72,7 @@ class Quorum:
         self._storing: asyncio.Future[None] | None = None
         self._beside = Beside(self._failed_beside)
         self._failure: OSError | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = -1
+        self._deadline = Deadline(parts.clock.monotonic, lambda: self._take(Tick()))
         self._may_end: asyncio.Future[None] | None = None
         self._ended = self._closed = False
         self._exchange = Exchange(parts.peers, parts.replica, take=self._take, beside=self._beside)
@@ -91,8 +93,7 @@ class Quorum:
         parts.snapshotting.attach(self._take)
 
     def _machine(self) -> Raft:
-        parts = self._parts
-        view = parts.view()
+        parts, view = self._parts, self._parts.view()
         return Raft(parts.identity, view, parts.state(view), timeouts=parts.timeouts)
 
     def _carriers(self) -> dict[type, Callable[[Any], None]]:
@@ -113,7 +114,7 @@ class Quorum:
             act.Committed: self._committed,
             act.BecameLeader: self._became_leader,
             act.LostLeadership: self._lost_leadership,
-            act.Accepted: self._accepted,
+            act.Accepted: lambda _accepted: None,  # `Proposals.place` has noted it
             act.Refused: self._refused,
             act.ShutDown: self._shut_down,
             act.Stop: self._stop,
@@ -149,6 +150,11 @@ class Quorum:
         return self._raft.is_voter
 
     @property
+    def majority_is_gone(self) -> bool:
+        """Whether no leader can be elected: the hosts of most voters refuse connections."""
+        return self._closed or self._raft.majority_is_gone
+
+    @property
     def high_watermark(self) -> int:
         """The records below this offset are committed."""
         return self._raft.high_watermark
@@ -182,14 +188,14 @@ class Quorum:
 
     def describe(self) -> QuorumStatus:
         """All replicas, and how far they are. Raises `KafkaError` NOT_LEADER_OR_FOLLOWER where this node does not lead."""
-        parts = self._parts
-        return status_of(self._raft, parts.identity.key, wall_ms=parts.clock.wall_ms(), now_ms=self._now_ms())
+        key, wall_ms = self._parts.identity.key, self._parts.clock.wall_ms()
+        return status_of(self._raft, key, wall_ms=wall_ms, now_ms=self._deadline.now_ms())
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Take up the stored role. An only voter stands at once."""
-        self._actions.extend(self._raft.start(now_ms=self._now_ms(), jitter=self._parts.dice.random()))
+        self._actions.extend(self._raft.start(now_ms=self._deadline.now_ms(), jitter=self._parts.dice.random()))
         self._proceed()
 
     async def active(self) -> None:
@@ -198,6 +204,20 @@ class Quorum:
             if self._closed:
                 raise self._failure or OSError(f"{self.replica.log.directory}: this node left the metadata quorum")
             await self._news.wait()
+
+    async def hand_over(self, *, timeout_ms: int) -> None:
+        """Have another voter lead, if this node does, and follow it. Waits for ``timeout_ms`` at most.
+
+        No command begins here any more; those whose records are written are answered before.
+        """
+        if not self._raft.can_hand_over:
+            return
+        log.info("node %d hands the metadata log over; its epoch is %d", self.node_id, self._raft.role.epoch)
+        self._active_epoch = None
+        self._news.announce(self.leader, False)
+        await self._proposals.wait_answered(_ANSWER_SECONDS)
+        self._take(HandOver())
+        await self._news.wait_until(lambda: self._raft.follows or self.majority_is_gone, timeout_ms / 1000)
 
     async def stop(self, *, timeout_ms: int) -> None:
         """Hand the leadership over, for ``timeout_ms`` at most, and fall silent. The log is the caller's then."""
@@ -212,8 +232,7 @@ class Quorum:
         """Fall silent at once."""
         self._ended = self._closed = True
         self._drop_all()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadline.set(None)
         self._parts.publisher.close()
         self._parts.snapshotting.close()
         self._exchange.close()
@@ -254,13 +273,15 @@ class Quorum:
             raise
         self._busy = False
         if not self._ended:
-            self._wake_at(self._raft.deadline_ms)
+            self._deadline.set(self._raft.deadline_ms)
             self._news.announce(self.leader, self.is_active)
 
     def _step(self, event: Event | Proposal) -> None:
         taken = self._placed(event) if isinstance(event, Proposal) else event
         if taken is not None:
-            self._actions.extend(self._raft.step(taken, now_ms=self._now_ms(), jitter=self._parts.dice.random()))
+            self._actions.extend(
+                self._raft.step(taken, now_ms=self._deadline.now_ms(), jitter=self._parts.dice.random())
+            )
 
     def _placed(self, proposal: Proposal) -> Proposed | None:
         """Write a proposal, if it was decided in the epoch that this node leads."""
@@ -280,24 +301,6 @@ class Quorum:
             event.done.set_exception(self._not_controller("this node is stopping"))
         elif isinstance(event, Received):
             event.token.cancel()
-
-    def _now_ms(self) -> int:
-        return int(self._parts.clock.monotonic() * 1000)
-
-    def _wake_at(self, deadline_ms: int | None) -> None:
-        if deadline_ms == self._timer_at_ms:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_at_ms = None, -1
-        if deadline_ms is not None:
-            seconds = max(0, deadline_ms - self._now_ms()) / 1000
-            self._timer_at_ms = deadline_ms
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
-
-    def _tick(self) -> None:
-        self._timer, self._timer_at_ms = None, -1
-        self._take(Tick())
 
     def _failed_beside(self, error: BaseException) -> None:
         if not self._closed:
@@ -341,7 +344,7 @@ class Quorum:
         self._exchange.forget()
         self._changes.forget()
         self._drop_all()
-        self._wake_at(None)
+        self._deadline.set(None)
         self._ended = True
         self._news.announce(self.leader, False)
         asyncio.get_running_loop().call_later(_BEGIN_ANEW_SECONDS, self._again)
@@ -403,9 +406,6 @@ class Quorum:
 
     def _published(self) -> None:
         self._parts.snapshotting.published()
-
-    def _accepted(self, _action: act.Accepted) -> None:
-        """`Proposals.place` has noted it."""
 
     def _refused(self, action: act.Refused) -> None:
         raise RuntimeError(f"the quorum refused a proposal that is in the log already: {action.error.name}")

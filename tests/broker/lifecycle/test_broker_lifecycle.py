@@ -18,6 +18,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     LifecycleTimes,
     LogsOpened,
     MetadataProgress,
+    OtherStops,
     Phase,
     Refused,
     Register,
@@ -267,19 +268,45 @@ def test_contact_lasts_for_a_session_from_the_sending_of_a_heartbeat():
 
 
 def test_a_controlled_shutdown_asks_until_the_controller_agrees():
-    """The first two heartbeats follow each other quickly; one that was in flight is no answer to it."""
+    """Heartbeats follow each other quickly at first; one that was in flight is no answer to it."""
     told = Told().run()
     told.wait(2000)
     told.do(StopWanted(300_000))
     assert told.answer(stop=True) == []
     assert (told.sent.wants_shutdown, told.sent.wants_fence) == (True, False)
-    told.answer()
-    assert told.wait(50) == ([told.now_ms], [])
-    told.answer()
-    assert told.wait(2000) == ([told.now_ms], [])
+    for waits_ms in (50, 100, 200, 400, 800, 1600, 2000, 2000):
+        told.answer()
+        before_ms = told.now_ms
+        assert told.wait(2000) == ([before_ms + waits_ms], [])
     told.do(StopWanted(1))
     assert told.answer(stop=True) == [Ended(End.MAY_STOP, 0)]
     assert told.wait(400_000) == ([], [])
+
+
+def test_a_broker_that_serves_reports_at_once_when_another_stops():
+    """That one waits for it. One that does not serve yet reports often enough, one that stops itself as well."""
+    told = Told()
+    told.do(Started())
+    told.register()
+    before = told.sent
+    told.do(OtherStops())
+    assert told.answer(fenced=True) == [CaughtUp()]
+    assert told.sent is before
+    told.do(LogsOpened())
+    told.answer()
+    told.wait(500)
+    told.do(OtherStops())
+    asked = told.sent
+    told.do(OtherStops())
+    assert told.sent is asked
+    told.answer()
+    assert told.sent.number == asked.number + 1
+    told.do(StopWanted(1000))
+    told.answer()
+    told.answer()
+    stopping = told.sent
+    told.do(OtherStops())
+    assert told.sent is stopping
 
 
 @pytest.mark.parametrize("answers", [True, False])

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import time
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -277,6 +278,23 @@ async def test_a_registration_whose_image_lacks_a_directory_is_sent_again(node, 
     assert len(node.messages(BrokerRegistrationRequest)) == 2
     broker = rules.image.brokers.brokers[4]
     assert (broker.epoch, broker.is_fenced) == (one.broker_epoch, False)
+
+
+async def test_a_broker_says_how_far_its_image_is_when_another_begins_to_stop(node, rules, new_lifecycle, until):
+    """Once for each that begins, and not with the next interval only."""
+    one = new_lifecycle(times=LifecycleTimes(heartbeat_interval_ms=60_000))
+    await unfenced(one)
+    image, beats = rules.image, len(node.messages(BrokerHeartbeatRequest))
+    mine = image.brokers.brokers[4]
+    for stopping in (False, True, True):
+        other = replace(mine, broker_id=5, in_controlled_shutdown=stopping)
+        image = replace(image, brokers=replace(image.brokers, brokers={4: mine, 5: other}))
+        one.image_applied(image)
+        one.image_applied(image)
+        if stopping:
+            await until(lambda: len(node.messages(BrokerHeartbeatRequest)) == beats + 1)
+    await asyncio.sleep(0.02)
+    assert len(node.messages(BrokerHeartbeatRequest)) == beats + 1
 
 
 async def test_a_closed_lifecycle_sends_nothing(node, rules, new_lifecycle):

@@ -24,3 +24,17 @@ async def test_all_who_wait_wake_with_the_next_word_also_without_a_change():
     news.announce(LeaderAndEpoch(), False)
     await asyncio.wait(waits, timeout=1)
     assert [wait.done() for wait in waits] == [True] * 3
+
+
+async def test_a_wait_ends_with_what_it_waits_for_or_with_its_time():
+    """Each word is a reason to look."""
+    news, holds = LeadershipNews(), []
+    waiting = asyncio.ensure_future(news.wait_until(lambda: bool(holds), 60))
+    for _ in range(2):
+        await asyncio.sleep(0)
+        news.wake()
+    assert not waiting.done()
+    holds.append(1)
+    news.wake()
+    await waiting
+    await news.wait_until(lambda: False, 0.001)

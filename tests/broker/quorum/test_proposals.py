@@ -58,6 +58,20 @@ async def test_a_proposal_is_written_at_the_end_and_answered_once_it_is_applied(
     assert await one.done == 11
 
 
+async def test_those_that_are_written_are_waited_for(made):
+    """Not longer than was said, and not at all where there is none."""
+    await made.proposals.wait_answered(60)
+    one = proposal()
+    made.proposals.place(one, 10, 99)
+    await made.proposals.wait_answered(0.001)
+    assert not one.done.done()
+    waiting = asyncio.ensure_future(made.proposals.wait_answered(60))
+    await asyncio.sleep(0)
+    made.reached.set()
+    await waiting
+    assert one.done.result() == 11
+
+
 async def test_a_full_disk_refuses_one_proposal_and_leaves_no_trace(made):
     """The machine does not hear of it; the next one has its place."""
     made.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")

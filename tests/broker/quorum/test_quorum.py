@@ -193,6 +193,27 @@ async def test_a_stop_hands_the_leadership_over(members):
     assert answer.cancelled()
 
 
+async def test_a_leader_that_will_stop_answers_what_it_has_written_and_follows_the_next(members):
+    """No proposal is lost, none is left without an answer, and the image goes on here."""
+    leader = await active(members)
+    await propose(leader, FeatureLevelRecord(name="metadata.version", feature_level=30))
+    written = leader.quorum.propose((topic("a"),), epoch=leader.quorum.active_epoch)
+    over = asyncio.ensure_future(leader.quorum.hand_over(timeout_ms=3000))
+    await asyncio.sleep(0)
+    with pytest.raises(KafkaError) as refused:
+        await propose(leader, topic("late"))
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    await written
+    await over
+    second = await active(members, but=(leader,))
+    assert leader.quorum.leader.leader_id == second.node_id
+    await propose(second, topic("b"))
+    await until(lambda: leader.topics() == {"a", "b"})
+    epoch = second.quorum.leader.epoch
+    await leader.quorum.hand_over(timeout_ms=3000)  # it does not lead
+    assert second.quorum.leader.epoch == epoch
+
+
 async def test_a_replica_that_cannot_begin_anew_ends_the_node(members, monkeypatch):
     """Its log can be read no more; the others go on."""
     leader = await active(members)
