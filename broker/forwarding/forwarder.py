@@ -192,7 +192,8 @@ class Forwarder:
                 self._channel.not_controller(epoch)
                 if self._left_ms(deadline) <= BACKOFF_MS:
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "No controller was active in time.")
-            await asyncio.sleep(BACKOFF_MS / 1000)
+            if self._leader_epoch() == epoch:  # else another one has come to be known meanwhile
+                await asyncio.sleep(BACKOFF_MS / 1000)
 
     async def _attempt(self, request: Message, judge: Callable[[Any], Next], deadline: float) -> tuple[Any, Next]:
         async with self._on_the_way:

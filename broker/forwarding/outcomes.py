@@ -18,8 +18,8 @@ from stratalog.wire.schema import Message, Struct
 
 __all__ = ["BACKOFF_MS", "RETRY_MS", "Ending", "Next", "after_answer", "after_envelope", "after_error"]
 
-RETRY_MS: Final = 60_000
-"""How long a request is tried (Kafka's ``retryTimeoutMs`` of the forwarding channel)."""
+RETRY_MS: Final = 20_000
+"""How long a request is tried. Clients wait for 30 s: Kafka's 60 s (``retryTimeoutMs``) are silence to them, not an error."""
 
 BACKOFF_MS: Final = 100
 """The pause before it is tried again."""

@@ -66,13 +66,15 @@ class Pair:
         self.broker, self.controller = broker, controller
         self.channel = Channel(executor)
         self.active = False
+        self.leader_epochs = [7]
+        """The epoch that is known before each request, and after it; the last one stays."""
 
         def build():
             self.channel.connect(controller.port)
             self.forwarder = Forwarder(
                 self.channel,
                 is_active=lambda: self.active,
-                leader_epoch=lambda: 7,
+                leader_epoch=lambda: self.leader_epochs[min(len(self.channel.asked), len(self.leader_epochs) - 1)],
                 monotonic=broker.node.clock.monotonic,
                 versions=lambda: self.channel.link.versions,
                 limits=limits,

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.forwarding import forwarder as module
 from stratalog.broker.forwarding.forwarder import ForwardingLimits
 from stratalog.broker.peers.peer_errors import Peer, PeerTimeout, PeerUnavailable
 from stratalog.client.link import BrokerUnavailable
@@ -144,6 +145,17 @@ def test_another_controller_is_asked_after_not_controller(pair, quick):
     assert pair.broker.link().call(topics("t"), 7).topics[0].error_code == 0
     assert pair.channel.refused == [7, 7]
     assert len(pair.channel.asked) == 4
+
+
+def test_a_controller_that_has_come_to_be_known_meanwhile_is_asked_at_once(pair, monkeypatch):
+    """Without a pause; so is the next one, whatever the last attempt ended with."""
+    monkeypatch.setattr(module, "BACKOFF_MS", 15_000)
+    pair.leader_epochs = [7, 8, 9]
+    refused = EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
+    pair.channel.outcomes = [refused, PeerUnavailable(Peer(1, "h", 1), "gone")]
+    assert pair.broker.link().call(topics("t"), 7).topics[0].error_code == 0
+    assert len(pair.channel.asked) == 3
+    assert pair.channel.refused == [7]
 
 
 def test_without_an_active_controller_a_request_times_out(pair, quick):
