@@ -170,11 +170,14 @@ class LocalCluster:
             raise run.fault("was killed and has not ended")
         run.code = code
 
-    def partition(self, one: int, other: int) -> None:
-        """Cut the link between two nodes, until `heal`; each still reaches the others, and clients reach both."""
+    def partition(self, one: int, other: int, *, one_way: bool = False) -> None:
+        """Cut the link between two nodes, until `heal`; each still reaches the others, and clients reach both.
+
+        With ``one_way`` nothing passes from the first to the second, and everything back.
+        """
         if one == other or not {one, other} <= set(self.node_ids):
             raise ClusterFault(f"there is no link between nodes {one} and {other}")
-        self._loop.run(lambda: self._proxies.cut(one, other))
+        self._loop.run(lambda: self._proxies.cut(one, other, one_way=one_way))
 
     def isolate(self, node_id: int) -> None:
         """Cut the links of a node to all others, until `heal`."""

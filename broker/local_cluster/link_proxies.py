@@ -1,6 +1,6 @@
 """TCP proxies in front of listeners of nodes, which cut and heal the link between any two nodes.
 
-A link that is cut loses nothing and tells nothing, as a network that is down: connections stay open and their bytes wait,
+A link that is cut, both ways or one, loses nothing and tells nothing, as a network that is down: connections stay open and their bytes wait,
 new connections are not answered. When it heals, bytes go on; an attempt to connect that was given up meanwhile never
 reaches its node. Everything here belongs to one event loop.
 """
@@ -31,7 +31,8 @@ class LinkProxies:
 
     def __init__(self, node_of: Callable[[int, int], int | None]) -> None:
         self._node_of = node_of
-        self._whole: dict[frozenset[int], asyncio.Event] = {}
+        self._whole: dict[tuple[int, int], asyncio.Event] = {}
+        """By the node that sends and the one that receives: set while bytes pass."""
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -48,14 +49,18 @@ class LinkProxies:
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
-    async def cut(self, one: int, other: int) -> None:
-        """From now on nothing passes between the two nodes, in either direction."""
-        self._link(one, other).clear()
+    async def cut(self, one: int, other: int, *, one_way: bool = False) -> None:
+        """From now on nothing passes between the two nodes; with ``one_way`` nothing from the first to the second."""
+        self._way(one, other).clear()
+        if not one_way:
+            self._way(other, one).clear()
 
     async def heal(self, one: int | None = None, other: int | None = None) -> None:
-        """Let the link between two nodes, or without arguments all links, carry again."""
-        links = list(self._whole.values()) if one is None or other is None else [self._link(one, other)]
-        for whole in links:
+        """Let the link between two nodes, or without arguments all links, carry again, in both directions."""
+        ways = list(self._whole.values())
+        if one is not None and other is not None:
+            ways = [self._way(one, other), self._way(other, one)]
+        for whole in ways:
             whole.set()
 
     async def close(self) -> None:
@@ -68,21 +73,24 @@ class LinkProxies:
         for server in self._servers:
             await server.wait_closed()
 
-    def _link(self, one: int, other: int) -> asyncio.Event:
-        pair = frozenset({one, other})
-        if pair not in self._whole:
-            self._whole[pair] = asyncio.Event()
-            self._whole[pair].set()
-        return self._whole[pair]
+    def _way(self, sender: int, receiver: int) -> asyncio.Event:
+        way = sender, receiver
+        if way not in self._whole:
+            self._whole[way] = asyncio.Event()
+            self._whole[way].set()
+        return self._whole[way]
 
     async def _carry(self, node_id: int, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until both sides have ended it."""
         client_port, own_port = (writer.get_extra_info(name)[1] for name in ("peername", "sockname"))
         client = self._node_of(client_port, own_port)
-        whole = asyncio.Event() if client is None else self._link(client, node_id)
         if client is None:
-            whole.set()
-        await whole.wait()
+            to_node = to_client = asyncio.Event()
+            to_node.set()
+        else:
+            to_node, to_client = self._way(client, node_id), self._way(node_id, client)
+        await to_node.wait()
+        await to_client.wait()
         if not _is_established(writer):
             return
         try:
@@ -90,8 +98,8 @@ class LinkProxies:
         except OSError:
             return  # the node is away: the client sees its connection end
         try:
-            there = asyncio.ensure_future(_pump(reader, to_writer, whole))
-            back = asyncio.ensure_future(_pump(to_reader, writer, whole))
+            there = asyncio.ensure_future(_pump(reader, to_writer, to_node))
+            back = asyncio.ensure_future(_pump(to_reader, writer, to_client))
             try:
                 await asyncio.gather(there, back)
             finally:
@@ -99,7 +107,8 @@ class LinkProxies:
                 back.cancel()
                 await asyncio.gather(there, back, return_exceptions=True)
         except OSError:
-            await whole.wait()  # one side broke off: the other one notices when it can
+            await to_node.wait()  # one side broke off: the other one notices when it can
+            await to_client.wait()
         finally:
             to_writer.transport.abort()
 
