@@ -14,10 +14,11 @@ from stratalog.broker.http.connections import http_limits
 from stratalog.broker.http.listener import HttpListener
 from stratalog.broker.http.server import HttpServer
 from stratalog.broker.node_quorum import QuorumServices, open_node_quorum
+from stratalog.broker.node_start import start_or_abandon
 from stratalog.broker.quorum.quorum import Quorum
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
-from stratalog.broker.runtime.ballast import Spare, raise_if_full
+from stratalog.broker.runtime.ballast import Spare
 from stratalog.broker.runtime.clock import Clock, SystemClock
 from stratalog.broker.runtime.log_limits import LogLimits
 from stratalog.broker.runtime.metrics import Metrics
@@ -71,12 +72,7 @@ class ControllerNode:
         for ports and disks; then everything is let go of, and the files are as a kill would leave them.
         """
         self.log_limits.install(self.metrics)
-        try:
-            await self._start()
-        except BaseException as error:
-            await self._abandon()
-            raise_if_full(error)
-            raise
+        await start_or_abandon(self._start, self._abandon, self.failed)
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()

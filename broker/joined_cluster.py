@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from stratalog.broker.control.control_plane import ControlPlane
@@ -22,12 +23,15 @@ from stratalog.broker.quorum.publishing import Follow
 from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.image.difference import ImageChange, difference
+from stratalog.metadata.image.directory_ids import is_reserved
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.metadata.settings.cluster_roles import ClusterRoles
 from stratalog.metadata.settings.configs import ConfigResolver
-from stratalog.wire.topic import Uuid
+from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
-__all__ = ["JoinedCluster"]
+__all__ = ["JoinedCluster", "lost_partitions"]
+
+log = logging.getLogger(__name__)
 
 _HAND_OVER_MS: Final = 1000
 """A stop waits so long for another active controller. An election takes a tenth of it."""
@@ -101,6 +105,11 @@ class JoinedCluster:
         self._quorum.publisher.follow(applied)
         self._quorum.publisher.follow(self._applied)
         await applied(image, difference(EMPTY_IMAGE, image))
+        lost = lost_partitions(image, self._half.node_id, self._half.directories())
+        if lost:
+            text = "%d partitions of this broker, %s first, lie in directory %s by the metadata, which is none of its log.dirs: "
+            text += "they have no leader. Restore that directory, or the meta.properties that names it"
+            log.error(text, len(lost), lost[0][0], uuid_text(lost[0][1]))
         await all_open()
         self.membership.lifecycle.logs_opened()
         await self.membership.lifecycle.unfenced()
@@ -131,3 +140,16 @@ class JoinedCluster:
         self.membership.close()
         if self._controller is not None:
             await self._controller.close(grace_seconds)
+
+
+def lost_partitions(
+    image: ClusterImage, node_id: int, directories: Collection[Uuid]
+) -> list[tuple[TopicPartition, Uuid]]:
+    """The partitions of a node that lie, by the metadata, in a directory that it does not have."""
+    found = []
+    for topic in image.topics.by_name.values():
+        for partition, state in topic.partitions.items():
+            for replica, directory in zip(state.replicas, state.directories, strict=False):
+                if replica == node_id and directory not in directories and not is_reserved(directory):
+                    found.append((TopicPartition(topic.name, partition), directory))
+    return found

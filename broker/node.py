@@ -30,6 +30,7 @@ from stratalog.broker.network.limits import server_limits
 from stratalog.broker.network.server import Server, told_listeners
 from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
 from stratalog.broker.node_quorum import QuorumServices, open_node_quorum
+from stratalog.broker.node_start import start_or_abandon
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
@@ -41,7 +42,7 @@ from stratalog.broker.requests.authorizer import authorizer_of
 from stratalog.broker.requests.dispatch import Dispatcher
 from stratalog.broker.requests.quotas import Quotas
 from stratalog.broker.runtime.allocator import tune_allocator
-from stratalog.broker.runtime.ballast import Spare, raise_if_full
+from stratalog.broker.runtime.ballast import Spare
 from stratalog.broker.runtime.clock import Clock, SystemClock
 from stratalog.broker.runtime.log_limits import LogLimits
 from stratalog.broker.runtime.metrics import Metrics
@@ -123,12 +124,7 @@ class Node:
         `OSError` for ports and disks; then everything is let go of, and the files are as a kill would leave them.
         """
         self.log_limits.install(self.metrics)
-        try:
-            await self._start()
-        except BaseException as error:
-            await self._abandon()
-            raise_if_full(error)
-            raise
+        await start_or_abandon(self._start, self._abandon, self.failed)
 
     async def _start(self) -> None:
         tune_allocator()

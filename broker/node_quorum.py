@@ -7,19 +7,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.quorum.metadata_log import first_records
 from stratalog.broker.quorum.opening import QuorumPlace, open_quorum
 from stratalog.broker.quorum.publishing import InSlices
 from stratalog.broker.quorum.quorum import Quorum
-from stratalog.broker.quorum.quorum_peers import NoPeers, QuorumPeers
+from stratalog.broker.quorum.quorum_peers import NoPeers
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.storage.filesystem import Filesystem
-from stratalog.metadata.raft.voter_set import Endpoint
+from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey
 from stratalog.wire.schema import Message
+
+if TYPE_CHECKING:
+    from stratalog.broker.quorum.quorum_links import QuorumLinks
 
 __all__ = ["NodeQuorum", "QuorumServices", "open_node_quorum"]
 
@@ -59,14 +63,16 @@ def open_node_quorum(services: QuorumServices) -> NodeQuorum:
     roles = config.roles
     links = LinkMaking(node_id=config.node_id, executor=services.threads, clock=services.clock, dice=services.dice)
     address = config.controller_address
+    home = next(one for one in services.directories.all if one.path == config.metadata_log_dir)
+    peers = _peers(config, links, cluster_id, ReplicaKey(config.node_id, home.directory_id))
     quorum = open_quorum(
         QuorumPlace(
-            home=next(one for one in services.directories.all if one.path == config.metadata_log_dir),
+            home=home,
             roles=roles,
             cluster_id=cluster_id,
             endpoints=() if address is None else (Endpoint(roles.controller_listeners[0], *address),),
         ),
-        peers=_peers(config, links, cluster_id),
+        peers=peers,
         files=services.files,
         clock=services.clock,
         dice=services.dice,
@@ -74,15 +80,18 @@ def open_node_quorum(services: QuorumServices) -> NodeQuorum:
         in_slices=services.in_slices,
         on_failed=services.on_failed,
     )
-    return NodeQuorum(
-        quorum=quorum, links=links, bootstrap=partial(first_records, services.files, config.metadata_log_dir)
-    )
+    bootstrap = partial(first_records, services.files, config.metadata_log_dir)
+    if roles.is_controller and not quorum.log_end_offset:
+        bootstrap()  # a controller that leads a new cluster without it would write nothing, for ever
+    peers.watch(quorum)
+    return NodeQuorum(quorum=quorum, links=links, bootstrap=bootstrap)
 
 
-def _peers(config: BrokerConfig, links: LinkMaking, cluster_id: str) -> QuorumPeers:
+def _peers(config: BrokerConfig, links: LinkMaking, cluster_id: str, me: ReplicaKey) -> NoPeers | QuorumLinks:
     roles = config.roles
     if not roles.has_peers:
         return NoPeers()
+    from stratalog.broker.quorum.obstacles import Obstacles  # noqa: PLC0415
     from stratalog.broker.quorum.quorum_links import QuorumLinks  # noqa: PLC0415 - a node of one has no links
 
     servers = [(one.host, one.port) for one in roles.quorum.bootstrap_servers]
@@ -93,4 +102,6 @@ def _peers(config: BrokerConfig, links: LinkMaking, cluster_id: str) -> QuorumPe
         cluster_id=cluster_id,
         timeout_ms=roles.quorum.request_timeout_ms,
         dice=links.dice,
+        monotonic=links.clock.monotonic,
+        obstacles=Obstacles(me, cluster_id, is_controller=roles.is_controller, now=links.clock.monotonic()),
     )

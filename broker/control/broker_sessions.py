@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _CHECKS_A_SESSION: Final = 8
 """So often in a session time-out the controller looks for brokers that are silent, as Kafka's does."""
+_REFUSED_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,8 @@ class BrokerSessions:
         self._fencing: asyncio.Task[None] | None = None
         self._checked = 0.0
         self._has_waited = False
+        self._refused: dict[int, ErrorCode | int] = {}
+        """The last refusal of brokers that ask to be registered."""
         self.timed_out_count: int = 0
         """Heartbeats that had no turn in time, since start."""
 
@@ -155,13 +158,27 @@ class BrokerSessions:
                 now_ms=self._now_ms(),
             )
 
-        epoch = await services.control.execute(decide, source=source)
+        try:
+            epoch = await services.control.execute(decide, source=source)
+        except KafkaError as error:
+            self._say_refused(asked.broker_id, error)
+            raise
+        self._refused.pop(asked.broker_id, None)
         image = services.control.image
         present = image.brokers.brokers.get(asked.broker_id)
         if present is not None and present.epoch == epoch:
             # A record of the quorum's own may have come before the registration: it lies at this offset at the latest.
             self._heartbeats.registered(asked.broker_id, epoch, image.provenance.offset)
         return epoch
+
+    def _say_refused(self, broker_id: int, error: KafkaError) -> None:
+        """A line for each reason in a row: a broker asks again, and its answer has a number and no words."""
+        if error.code is ErrorCode.NOT_CONTROLLER or self._refused.get(broker_id) == error.code:
+            return
+        while len(self._refused) >= _REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[broker_id] = error.code
+        log.warning("broker %d is not registered: %s", broker_id, error.message)
 
     # -- fencing --------------------------------------------------------------------------------------------------
 

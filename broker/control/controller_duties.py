@@ -28,7 +28,7 @@ from stratalog.metadata.controller.controller import (
 from stratalog.metadata.image.decision import Steps
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
 from stratalog.metadata.settings.catalogue.types import ConfigValue
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError, StratalogError
 from stratalog.wire.records.metadata import NoOpRecord
 from stratalog.wire.schema import Message
 
@@ -205,4 +205,5 @@ class ControllerDuties:
         error = None if task.cancelled() else task.exception()
         if error is None or (isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER):
             return
-        log.error("%s of the active controller failed: %s", name, error, exc_info=error)
+        told = isinstance(error, StratalogError | OSError)
+        log.error("%s of the active controller failed: %s", name, error, exc_info=None if told else error)

@@ -40,6 +40,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     Unanswered,
     Unfenced,
 )
+from stratalog.broker.lifecycle.refusals import why_refused
 from stratalog.metadata.image.brokers_image import BrokersImage, ListenerAddress, SupportedLevels
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
@@ -114,8 +115,8 @@ class Lifecycle:
         """The brokers of the last image."""
         self._missing: frozenset[Uuid] = frozenset()
         """The directories that the image lacked last; asked for once."""
-        self._complained = ""
-        """The kind of the last failure, empty after a success."""
+        self._complained = self._last = ""
+        """The kind of the last failure and its text, empty after a success."""
         loop = asyncio.get_running_loop()
         self._registered: asyncio.Future[None] = loop.create_future()
         self._caught_up: asyncio.Future[None] = loop.create_future()
@@ -242,7 +243,8 @@ class Lifecycle:
                 log.warning(text, me.broker_id, epoch)
                 self._on_registration_lost()
             case Ended(end, error_code):
-                self._finish(end, f"{end.value}{_with_error(error_code)}")
+                last = f". The last attempt: {self._last}" if end.is_failure and self._last else ""
+                self._finish(end, f"{end.value}{_with_error(error_code)}{last}")
 
     def _finish(self, end: End, why: str) -> None:
         text = f"broker {self._me.broker_id}: the registration has ended: {why}"
@@ -297,23 +299,35 @@ class Lifecycle:
         if answer.error_code:
             if answer.error_code == ErrorCode.NOT_CONTROLLER:
                 self._channel.not_controller(self._quorum.leader.epoch)
-            name = kind.__name__.removesuffix("Request")
-            text = f"{name}: the active controller refuses it{_with_error(answer.error_code)}; it is asked again"
-            self._complain(str(answer.error_code), text)
+            self._complain(str(answer.error_code), self._refusal(kind, answer.error_code))
             self._step(Refused(number, answer.error_code))
             return
-        self._complained = ""
+        self._complained = self._last = ""
         if kind is BrokerRegistrationRequest:
             self._step(Registered(number, answer.broker_epoch, self._progress()))
         else:
             said = (answer.is_caught_up, answer.is_fenced, answer.should_shut_down)
             self._step(BeatAnswered(number, *said, self._progress()))
 
+    def _refusal(self, kind: type[Message], error_code: int) -> str:
+        name, me, meaning = kind.__name__.removesuffix("Request"), self._me, ""
+        if kind is BrokerRegistrationRequest:
+            meaning = why_refused(
+                error_code,
+                self._image(),
+                broker_id=me.broker_id,
+                cluster_id=me.cluster_id,
+                directories=me.directories(),
+                features=me.features,
+            )
+        end = f": {meaning}. It is asked again" if meaning else "; it is asked again"
+        return f"{name}: the active controller refuses it{_with_error(error_code)}{end}"
+
     def _complain(self, kind: str, text: str) -> None:
         """A line for each kind of failure; its repetitions in a row are for those who look closely."""
         level = logging.DEBUG if kind == self._complained else logging.WARNING
         log.log(level, "broker %d: %s", self._me.broker_id, text)
-        self._complained = kind
+        self._complained, self._last = kind, text
 
 
 def _registration(me: BrokerSelf, action: Register) -> BrokerRegistrationRequest:

@@ -26,7 +26,8 @@ class Peer(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"node {self.id} ({self.host}:{self.port})"
+        at = f"{self.host}:{self.port}"
+        return f"bootstrap server {at}" if self.id < 0 else f"node {self.id} ({at})"
 
 
 class PeerError(StratalogError):

@@ -104,7 +104,12 @@ class LogChanges:
     def truncate(self, action: act.Truncate) -> None:
         """Cut the log off."""
         self._truncations += 1
-        self._change(lambda: self._replica.truncate(action.offset))
+        if self._change(lambda: self._replica.truncate(action.offset)):
+            end_offset = self._replica.log.log_end_offset
+            if end_offset < action.offset:  # records of another past: a batch of the log reached beyond the offset
+                where = self._replica.log.directory
+                text = f"{where} was cut at offset {action.offset} and ends at {end_offset}: the leader has other batches there"
+                self._on_refused(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
 
     def delete_before(self, action: act.DeleteLogBefore) -> None:
         """Let the log begin at a snapshot; older ones go."""

@@ -19,7 +19,7 @@ from stratalog.metadata.image.difference import ImageChange, differing
 from stratalog.metadata.image.image import ClusterImage, Provenance
 from stratalog.metadata.image.replay import MetadataReplay
 from stratalog.metadata.quorum.checkpoint import QuorumRecords
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, StratalogError
 from stratalog.wire.schema import Message
 
 __all__ = ["Follow", "Publisher", "at_start"]
@@ -176,7 +176,7 @@ class Publisher:
                 "image would differ from that of the others",
                 self._replay.next_offset,
                 error,
-                exc_info=not isinstance(error, Corrupt | OSError),
+                exc_info=not isinstance(error, StratalogError | OSError),
             )
             self._ended, self._failure = True, error
             waiting, self._waiting = self._waiting, []

@@ -34,7 +34,8 @@ from stratalog.metadata.raft.events import Event, HandOver, Proposed, Received, 
 from stratalog.metadata.raft.messages import Answer, Request
 from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.states import Leader
-from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.metadata.raft.voter_set import VoterSet
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError, StratalogError
 from stratalog.wire.schema import Message
 
 __all__ = ["Quorum"]
@@ -153,6 +154,11 @@ class Quorum:
     def majority_is_gone(self) -> bool:
         """Whether no leader can be elected: the hosts of most voters refuse connections."""
         return self._closed or self._raft.majority_is_gone
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters, as this node knows them now."""
+        return self._raft.log.voters
 
     @property
     def high_watermark(self) -> int:
@@ -304,7 +310,9 @@ class Quorum:
 
     def _failed_beside(self, error: BaseException) -> None:
         if not self._closed:
-            log.critical("the metadata quorum cannot go on in this node, which ends", exc_info=error)
+            told = isinstance(error, StratalogError | OSError)
+            why = "the metadata quorum cannot go on in this node, which ends"
+            log.critical("%s%s", why, f": {error}" if told else "", exc_info=None if told else error)
             self._parts.on_failed()
             self.close()
 
@@ -391,7 +399,11 @@ class Quorum:
 
     async def _activate(self, epoch: int, high_watermark: int) -> None:
         """Decide from now on, with everything applied that was committed before."""
-        await self._parts.publisher.reached(high_watermark)
+        try:
+            await self._parts.publisher.reached(high_watermark)
+        except (StratalogError, OSError) as error:  # the publisher has said it, and ends the node
+            log.debug("this node decides nothing in epoch %d: %s", epoch, error)
+            return
         if self._leading_epoch == epoch:
             log.info("node %d is the active controller in epoch %d", self.node_id, epoch)
             self._active_epoch = epoch

@@ -42,5 +42,8 @@ class NoPeers:
         """Raises `NoAnswer`."""
         raise NoAnswer(ErrorCode.BROKER_NOT_AVAILABLE, f"this node is the whole quorum; node {peer} is unknown to it")
 
+    def watch(self, quorum: object) -> None:
+        """Nothing keeps a node from a quorum of its own."""
+
     def close(self) -> None:
         """There is nothing to close."""

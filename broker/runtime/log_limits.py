@@ -23,6 +23,7 @@ STRANGERS: Final = (
     "stratalog.broker.network.accepting",
     "stratalog.broker.shortcuts.fetch_route",
     "stratalog.broker.api.join_group",
+    "stratalog.broker.control.broker_sessions",
     "stratalog.broker.api.leave_group",
     "stratalog.broker.views.archived_log",
     "stratalog.broker.network.connection",

@@ -67,7 +67,7 @@ BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
 )
 """The levels of a new cluster: those of a new Kafka 4.3 cluster, as far as they are known here."""
 
-UPDATE_NODE: Final = "A newer release has written it: update this node. Nothing was changed"
+UPDATE_NODE: Final = "A newer release has written it: update this node"
 """The end of a sentence about metadata that this release cannot read."""
 
 _FORMAT_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
@@ -113,7 +113,7 @@ def check_level(name: str, level: int) -> None:
     found = f"the cluster has {METADATA_VERSION} {level}, and this release knows {known.minimum} to {known.maximum}"
     if level > known.maximum:
         raise Invalid(f"{found}. {UPDATE_NODE}")
-    raise Invalid(f"{found}: raise it with a release that runs it (kafka-features upgrade). Nothing was changed")
+    raise Invalid(f"{found}: raise it with a release that runs it (kafka-features upgrade)")
 
 
 def bootstrap_records() -> list[FeatureLevelRecord]:

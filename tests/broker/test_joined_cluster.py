@@ -4,7 +4,12 @@ import time
 
 import pytest
 
+from stratalog.broker.joined_cluster import lost_partitions
 from stratalog.client.admin import create_topic
+from stratalog.metadata.image.directory_ids import UNASSIGNED
+from stratalog.metadata.image.image import EMPTY_IMAGE
+from stratalog.wire.records.metadata import PartitionRecord, TopicRecord
+from stratalog.wire.topic import TopicPartition
 from tests.broker.nodes_of_a_cluster import RunningNodes
 
 COMBINED = "broker,controller"
@@ -88,3 +93,29 @@ def test_the_last_node_stops_without_a_controller(nodes):
         begun = time.monotonic()
         nodes[node_id].stop()
         assert time.monotonic() - begun < 9
+
+
+def test_partitions_in_a_directory_that_the_broker_does_not_have_are_found():
+    """Those of other brokers, and those whose directory has no name yet, are not."""
+    mine, lost = b"m" * 16, b"l" * 16
+
+    def partition(number, replica, directory):
+        return PartitionRecord(
+            partition_id=number,
+            topic_id=b"t" * 16,
+            replicas=[replica],
+            isr=[replica],
+            leader=replica,
+            directories=[directory],
+        )
+
+    image = EMPTY_IMAGE.apply(
+        [
+            TopicRecord(name="t", topic_id=b"t" * 16),
+            partition(0, 1, mine),
+            partition(1, 1, lost),
+            partition(2, 2, lost),
+            partition(3, 1, UNASSIGNED),
+        ]
+    )
+    assert lost_partitions(image, 1, (mine,)) == [(TopicPartition("t", 1), lost)]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -185,6 +186,18 @@ def test_a_second_incarnation_waits_for_the_session_of_the_first(one):
     assert code_of(one, one.sessions.register(asked, source=1)) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     one.pass_ms(SESSION_MS)
     assert one.run(one.sessions.register(asked, source=1)) == one.epoch(1)
+
+
+def test_a_refused_registration_is_said_once_for_each_reason(one, caplog):
+    """The broker asks again many times, and hears only a number."""
+    asked = one.registration(1)
+    for _ in range(3):
+        code_of(one, one.sessions.register(asked, source=1))
+    code_of(one, one.sessions.register(replace(asked, cluster_id="another"), source=1))
+    said = [record.getMessage() for record in caplog.records if "is not registered" in record.getMessage()]
+    assert len(said) == 2
+    assert "broker 1 is not registered: Another broker is registered" in said[0]
+    assert "but got cluster ID another" in said[1]
 
 
 def test_a_heartbeat_of_another_incarnation_is_refused(one):

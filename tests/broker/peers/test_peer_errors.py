@@ -29,6 +29,6 @@ def test_an_error_says_whether_to_try_again(kind, tree):
 def test_an_error_names_the_node():
     """Id, host and port, in the text and as values; a closed link is no reason to try again."""
     error = PeerClosed(Peer(-2, "::1", 9093), "Vote: the link is closed")
-    assert str(error) == "node -2 (::1:9093): Vote: the link is closed"
+    assert str(error) == "bootstrap server ::1:9093: Vote: the link is closed"
     assert error.peer == (-2, "::1", 9093)
     assert not isinstance(error, Retriable | Invalid)

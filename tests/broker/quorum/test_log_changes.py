@@ -21,8 +21,8 @@ class Replica:
     """Notes what is done to it; ``refusal`` is raised instead."""
 
     def __init__(self):
-        self.done, self.refusal, self.threads = [], None, None
-        self.log = SimpleNamespace(flushed_offset=0, directory="/m")
+        self.done, self.refusal, self.threads, self.whole_batches_to = [], None, None, 99
+        self.log = SimpleNamespace(flushed_offset=0, log_end_offset=9, directory="/m")
         self.directory = SimpleNamespace(report=lambda error, _owner: self.done.append(("report", error.errno)))
         self.content = b"".join(build_snapshot(EMPTY_IMAGE.apply((), Provenance(7, 3, 1))))
 
@@ -39,6 +39,7 @@ class Replica:
 
     def truncate(self, offset):
         self._do("truncate", offset)
+        self.log.log_end_offset = min(offset, self.whole_batches_to)
 
     def delete_before(self, snapshot):
         self._do("delete", snapshot)
@@ -131,6 +132,15 @@ async def test_a_disk_that_refuses_a_change_has_the_machine_begin_anew(made, cha
     change(made.changes)
     assert [error.code for error in made.refused] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert ("report", 28) in made.replica.done
+
+
+async def test_a_cut_inside_a_batch_has_the_machine_begin_anew(made):
+    """A log of another past, whose batch reaches over the offset at which the leader's ends, is cut before that batch."""
+    made.replica.whole_batches_to = 2
+    made.changes.truncate(act.Truncate(2))
+    assert not made.refused
+    made.changes.truncate(act.Truncate(4))
+    assert "/m was cut at offset 4 and ends at 2" in made.refused[0].message
 
 
 async def test_a_batch_that_finds_no_room_ends_the_append(made):

@@ -6,12 +6,15 @@ import random
 import pytest
 
 from stratalog.broker.peers.peer_errors import Peer, PeerRefused, PeerTimeout, PeerUnsupported
+from stratalog.broker.quorum.leadership import LeaderAndEpoch
+from stratalog.broker.quorum.obstacles import Obstacles
 from stratalog.broker.quorum.quorum_links import QuorumLinks
 from stratalog.broker.quorum.quorum_peers import NoAnswer
 from stratalog.metadata.raft.actions import BOOTSTRAP
 from stratalog.metadata.raft.messages import FetchRequest, VoteRequest
-from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey
+from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, VoterSet
 from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.describe_cluster import DescribeClusterResponse
 from stratalog.wire.messages.fetch import FetchResponse
 from stratalog.wire.messages.vote import VotePartitionResult, VoteResponse, VoteTopicResult
 
@@ -50,7 +53,14 @@ def made():
         return links[-1]
 
     peers = QuorumLinks(
-        link_to, listener="CONTROLLER", servers=[("s", 5)], cluster_id="c", timeout_ms=77, dice=random.Random(1)
+        link_to,
+        listener="CONTROLLER",
+        servers=[("s", 5)],
+        cluster_id="c",
+        timeout_ms=77,
+        dice=random.Random(1),
+        monotonic=lambda: 0.0,
+        obstacles=Obstacles(ReplicaKey(1), "c", is_controller=True, now=-99.0),
     )
     return peers, links, answers
 
@@ -122,3 +132,39 @@ async def test_damaged_records_are_no_answer(made):
     answers["FetchRequest"] = FetchResponse(error_code=0, responses=[])
     with pytest.raises(NoAnswer):
         await peers.ask(2, FETCH, AT)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_a_server_of_another_cluster_is_named_once_with_both_ids(made, caplog, tells):
+    """Its refusal has no id, so it is asked for it; one that does not tell is another cluster all the same."""
+    peers, links, answers = made
+    answers["FetchRequest"] = FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, responses=[])
+    told = DescribeClusterResponse(cluster_id="theirs", brokers=[], error_code=0)
+    answers["DescribeClusterRequest"] = told if tells else PeerUnsupported(Peer(-1, "s", 5), "old")
+    for _ in range(5):
+        assert (await peers.ask(BOOTSTRAP, FETCH, ())).error is ErrorCode.INCONSISTENT_CLUSTER_ID
+    await asyncio.gather(*peers._asking)
+    (said,) = [one.getMessage() for one in caplog.records]
+    whose = "cluster theirs" if tells else "another cluster"
+    assert said.startswith(
+        f"bootstrap server s:5 belongs to {whose}, and this node to cluster c, as meta.properties says"
+    )
+    assert len(links) == 1
+
+
+async def test_the_lack_of_a_leader_is_said_with_what_each_server_answered(made, caplog):
+    """And no more after the links are closed."""
+
+    class Quorum:
+        leader = LeaderAndEpoch(epoch=3)
+        voters = VoterSet()
+
+    peers, _, answers = made
+    answers["FetchRequest"] = PeerTimeout(Peer(-1, "s", 5), "slow")
+    with pytest.raises(NoAnswer):
+        await peers.ask(BOOTSTRAP, FETCH, ())
+    peers.watch(Quorum())
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert "in epoch 3. Last answers: bootstrap server s:5 does not answer (slow)" in said
+    peers.close()
+    assert peers._looks.cancelled()

@@ -88,7 +88,7 @@ def test_a_returning_broker_takes_partitions_without_a_leader(cluster, rules, to
 def test_a_broker_too_old_for_the_cluster_is_refused(start_of):
     """A finalized level beyond what it can run, or an unknown feature."""
     for record in (
-        FeatureLevelRecord(name="metadata.version", feature_level=31),
+        FeatureLevelRecord(name="group.version", feature_level=9),
         FeatureLevelRecord(name="share.version", feature_level=1),
     ):
         image = EMPTY_IMAGE.apply([record])
