@@ -81,5 +81,7 @@ def test_clients_ask_again_while_no_controller_can_be_named(controllers, leader_
     controllers.last_leader_id = leader_id
     answer = controllers.link().call(request(endpoint_type=2), 2)
     assert (answer.error_code, answer.controller_id) == (ErrorCode.LEADER_NOT_AVAILABLE, leader_id)
-    assert answer.error_message.startswith(f"No active controller is known to node {controllers.node_id} on the listener")
+    assert answer.error_message.startswith(
+        f"No active controller is known to node {controllers.node_id} on the listener"
+    )
     assert [one.broker_id for one in answer.brokers] == [7]
