@@ -14,6 +14,7 @@ from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
 from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
 from stratalog.broker.requests.dispatch import PENDING, Api, Pending
+from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.write_txn_markers import (
@@ -70,10 +71,17 @@ def handle(context: Context, request: WriteTxnMarkersRequest) -> Pending:
     operations: tuple[Any, ...] = (Operation.CLUSTER_ACTION, Operation.ALTER)
     if not any(context.allows(CLUSTER_NAME, operation, ResourceType.CLUSTER) for operation in operations):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    response = WriteTxnMarkersResponse(markers=[_result(marker, 0) for marker in request.markers])
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: Context, request: WriteTxnMarkersRequest) -> Steps[Pending]:
+    """A coordinator may end any number of transactions at once: other requests have their turns between them."""
+    response = WriteTxnMarkersResponse(markers=[])
     markers = _Markers(context, response)
     target = context.broker.transactions.markers
-    for asked, answered in zip(request.markers, response.markers, strict=True):
+    for asked in request.markers:
+        answered = _result(asked, 0)
+        response.markers.append(answered)
         marker = TransactionMarker(
             Producer(asked.producer_id, asked.producer_epoch),
             asked.transaction_result,
@@ -85,6 +93,7 @@ def handle(context: Context, request: WriteTxnMarkersRequest) -> Pending:
                 markers.expect()
                 where = TopicPartition(topic.name, result.partition_index)
                 target.write(where, marker, partial(markers.written, result))
+                yield None
     markers.one_less()
     return PENDING
 

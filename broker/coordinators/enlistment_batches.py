@@ -93,7 +93,7 @@ class EnlistmentLimits:
     """The bounds of the questions to one coordinator."""
 
     waiting_max: int = 4096
-    batch_max: int = 500
+    batch_max: int = 250
     timeout_ms: int = 30_000
     """How long a question may wait to be sent (``request.timeout.ms``)."""
     retry_ms: int = 20

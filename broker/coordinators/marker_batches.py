@@ -39,7 +39,7 @@ __all__ = [
 RETRY_MS: Final = 100
 """The rest of a partition that cannot take markers now."""
 
-MARKERS_MAX: Final = 500
+MARKERS_MAX: Final = 250
 """Markers in one request, counted by partition: the other broker appends them in one turn of its event loop."""
 
 _BACKOFF: Final = Backoff(RETRY_MS, 1000)

@@ -96,6 +96,7 @@ def test_a_group_coordinator_that_is_not_there_yet_is_an_error_that_kafkas_coord
     context = SimpleNamespace(
         allows=lambda *_: True,
         respond=answers.append,
+        sliced=list,
         broker=SimpleNamespace(transactions=SimpleNamespace(markers=markers)),
     )
     API.handle(context, request)
