@@ -27,12 +27,14 @@ from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
 from stratalog.broker.node_quorum import NodeQuorum
 from stratalog.broker.own_cluster import OwnCluster
 from stratalog.broker.quorum.quorum import Quorum
+from stratalog.broker.quorum.raft_metrics import add_applied_metrics, add_raft_metrics
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.compaction import CleanerServices, Compaction
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions, HostedServices
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Dispatcher
+from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.views.mount import Mount, MountServices
 from stratalog.broker.views.views import Views, ViewServices
@@ -193,17 +195,19 @@ def new_cluster(
     ``before`` is called by this node's controller before records are written.
     """
     config, slices = broker.config, broker.dispatcher.slices
+    add_raft_metrics(broker.metrics, opened.quorum, broker.clock)
+    add_applied_metrics(broker.metrics, opened.quorum.publisher, broker.clock)
     if not config.roles.has_peers:
         in_slices = partial(slices.run, urgent=True)  # one command at a time, others wait for its end
         control = ControlPlane(opened.quorum, before=before, in_slices=in_slices, aside=slices.run)
-        return OwnCluster(opened, half, control, resolver=resolver)
+        return _measured(broker.metrics, OwnCluster(opened, half, control, resolver=resolver))
     from stratalog.broker.controller_role import ControllerRole  # noqa: PLC0415
     from stratalog.broker.joined_cluster import JoinedCluster  # noqa: PLC0415 - a node of one starts without them
 
     controller = None
     if config.roles.is_controller:
         controller = ControllerRole(config, opened, metrics=broker.metrics, tick=broker.tick, before=before)
-    return JoinedCluster(
+    joined = JoinedCluster(
         opened,
         half,
         config.roles,
@@ -212,6 +216,18 @@ def new_cluster(
         new_incarnation=partial(os.urandom, _UUID_BYTES),
         on_failed=on_failed,
     )
+    return _measured(broker.metrics, joined)
+
+
+def _measured(metrics: Metrics, cluster: NodeCluster) -> NodeCluster:
+    """The cluster, with the state of its broker among the figures."""
+    metrics.add_gauge(
+        "kafka_server_kafkaserver_brokerstate",
+        "kafka.server:type=KafkaServer,name=BrokerState: 1 starting, 2 recovery or fenced, 3 running, 6 controlled "
+        "shutdown, 7 shutting down.",
+        lambda: [({}, cluster.broker_state)],
+    )
+    return cluster
 
 
 def new_deleted_archives(broker: BrokerParts) -> DeletedArchives:

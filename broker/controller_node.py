@@ -16,6 +16,7 @@ from stratalog.broker.http.server import HttpServer
 from stratalog.broker.node_quorum import QuorumServices, open_node_quorum
 from stratalog.broker.node_start import start_or_abandon
 from stratalog.broker.quorum.quorum import Quorum
+from stratalog.broker.quorum.raft_metrics import add_raft_metrics
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.runtime.ballast import Spare
@@ -103,6 +104,7 @@ class ControllerNode:
             )
         )
         self.quorum: Quorum = opened.quorum
+        add_raft_metrics(self.metrics, self.quorum, self.clock)
         self.controller = ControllerRole(self.config, opened, metrics=self.metrics, tick=tick)
         await self.controller.start(os.urandom(_UUID_BYTES))
         self.quorum.start()

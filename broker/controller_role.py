@@ -19,7 +19,7 @@ from stratalog.broker.control.broker_sessions import BrokerSessions, SessionServ
 from stratalog.broker.control.cluster_index import ClusterIndex
 from stratalog.broker.control.control_plane import ControlPlane, new_topic_id
 from stratalog.broker.control.controller_duties import ControllerDuties, DutyServices, DutySettings
-from stratalog.broker.control.controller_metrics import add_controller_metrics
+from stratalog.broker.control.controller_metrics import ControllerParts, add_controller_metrics
 from stratalog.broker.controller_listener import ControllerListener
 from stratalog.broker.lifecycle.controller_channel import ControllerChannel
 from stratalog.broker.lifecycle.enrolment import ControllerSelf, Enrolment
@@ -110,7 +110,21 @@ class ControllerRole:
         self._last_leader_id = NO_LEADER
         self._enrolment: Enrolment | None = None
         self._channel: ControllerChannel | None = None
-        add_controller_metrics(metrics, office=quorum, cluster=self.cluster, sessions=self.sessions, clock=clock)
+        self._known_leader = (-1, -1)
+        self._new_leaders = 0
+        publisher = quorum.publisher
+        add_controller_metrics(
+            metrics,
+            ControllerParts(
+                office=quorum,
+                cluster=self.cluster,
+                sessions=self.sessions,
+                control=self.control,
+                clock=clock,
+                new_leaders=lambda: self._new_leaders,
+                metadata_errors=lambda: publisher.load_errors + publisher.apply_errors,
+            ),
+        )
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -174,6 +188,9 @@ class ControllerRole:
     def _leader_changed(self, leader: LeaderAndEpoch, is_active: bool) -> None:
         if leader.leader_id != NO_LEADER:
             self._last_leader_id = leader.leader_id
+        if leader.leader_id >= 0 and self._known_leader != (leader.leader_id, leader.epoch):
+            self._known_leader = leader.leader_id, leader.epoch
+            self._new_leaders += 1
         self.sessions.leader_changed(leader, is_active)
         self._duties.leader_changed(leader, is_active)
 

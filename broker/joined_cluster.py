@@ -16,8 +16,9 @@ from typing import Final
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.control.producer_ids import ProducerIds
 from stratalog.broker.controller_role import NODE_FEATURES, ControllerRole
+from stratalog.broker.lifecycle.lifecycle_events import Phase
 from stratalog.broker.membership import Membership, MembershipServices
-from stratalog.broker.node_cluster import BrokerHalf
+from stratalog.broker.node_cluster import BrokerHalf, BrokerState
 from stratalog.broker.node_quorum import NodeQuorum
 from stratalog.broker.quorum.publishing import Follow
 from stratalog.broker.requests.forwarding import Forwarding
@@ -35,6 +36,14 @@ log = logging.getLogger(__name__)
 
 _HAND_OVER_MS: Final = 1000
 """A stop waits so long for another active controller. An election takes a tenth of it."""
+_STATES: Final = {
+    Phase.NEW: BrokerState.NOT_RUNNING,
+    Phase.STARTING: BrokerState.STARTING,
+    Phase.RECOVERY: BrokerState.RECOVERY,
+    Phase.RUNNING: BrokerState.RUNNING,
+    Phase.STOPPING: BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+    Phase.ENDED: BrokerState.SHUTTING_DOWN,
+}
 _LOOK_SECONDS: Final = 0.1
 _LEADERLESS_SECONDS: Final = 2.0
 """A stop waits so long for a controller to be elected, longer than an election takes."""
@@ -77,6 +86,11 @@ class JoinedCluster:
             )
         )
         self.producer_ids = ProducerIds(self.membership.producer_ids.allocate, asks_ahead=True)
+
+    @property
+    def broker_state(self) -> BrokerState:
+        """Where the broker is in its life."""
+        return _STATES[self.membership.lifecycle.phase]
 
     @property
     def forwarding(self) -> Forwarding | None:

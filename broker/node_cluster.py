@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol
 
 from stratalog.broker.control.control_plane import ControlPlane
@@ -15,7 +16,7 @@ from stratalog.metadata.image.brokers_image import ListenerAddress
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.topic import Uuid
 
-__all__ = ["BrokerHalf", "NodeCluster"]
+__all__ = ["BrokerHalf", "BrokerState", "NodeCluster"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,23 @@ class BrokerHalf:
     """Called when the controller knows this broker's registration no more: it leads nothing then."""
 
 
+class BrokerState(IntEnum):
+    """The state of a broker, as Kafka's ``BrokerState`` numbers it."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
 class NodeCluster(Protocol):
     """`OwnCluster` or `JoinedCluster`."""
+
+    @property
+    def broker_state(self) -> BrokerState:
+        """Where the broker is in its life."""
 
     @property
     def control(self) -> ControlPlane:

@@ -7,7 +7,7 @@ from functools import partial
 
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.control.producer_ids import ProducerIds, allocate_here
-from stratalog.broker.node_cluster import BrokerHalf
+from stratalog.broker.node_cluster import BrokerHalf, BrokerState
 from stratalog.broker.node_quorum import NodeQuorum
 from stratalog.broker.quorum.publishing import Follow
 from stratalog.broker.requests.forwarding import Forwarding
@@ -38,6 +38,7 @@ class OwnCluster:
         self._opened = opened
         self._half = half
         self._resolver = resolver
+        self.broker_state = BrokerState.NOT_RUNNING
         self.control = control
         self.producer_ids = ProducerIds(partial(allocate_here, control, half.node_id))
 
@@ -48,11 +49,13 @@ class OwnCluster:
 
     async def join(self) -> None:
         """Begin an epoch of the metadata log. Raises `OSError`."""
+        self.broker_state = BrokerState.STARTING
         self._opened.quorum.start()
         await self._opened.quorum.active()
 
     async def enter(self, applied: Follow, all_open: Callable[[], Awaitable[None]]) -> None:
         """Say where the broker is reached, and lead what it is named leader of, each under a new epoch."""
+        self.broker_state = BrokerState.RECOVERY
         quorum, half = self._opened.quorum, self._half
         quorum.publisher.follow(applied)
         if not quorum.image.features:
@@ -74,9 +77,12 @@ class OwnCluster:
             )
         )
         await all_open()
+        self.broker_state = BrokerState.RUNNING
 
     async def leave(self, timeout_ms: int) -> None:
         """There is no broker to hand anything to."""
+        del timeout_ms
+        self.broker_state = BrokerState.SHUTTING_DOWN
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """There is nothing to close beside the quorum, which is the caller's."""

@@ -104,6 +104,14 @@ class BrokerSessions:
             self._fencing.cancel()
             self._fencing = None
 
+    def silent_ms(self) -> dict[int, int]:
+        """For how long nothing was heard of each broker; empty where this controller is not active."""
+        if self._epoch is None:
+            return {}
+        now_ms = self._now_ms()
+        heard = self._heartbeats.contacts().items()
+        return {broker_id: now_ms - contact_ms for broker_id, contact_ms in heard if contact_ms is not None}
+
     # -- requests of brokers --------------------------------------------------------------------------------------
 
     def contacted(self, broker_id: int, broker_epoch: int) -> None:

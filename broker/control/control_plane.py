@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable,
 from typing import Any, Final, Protocol, TypeVar
 
 from stratalog.broker.control.command_turns import CommandTurns
+from stratalog.broker.runtime.windows import Windows
 from stratalog.metadata.controller.controller import Decision
 from stratalog.metadata.image.decision import Steps, at_once, batches
 from stratalog.metadata.image.features import METADATA_VERSION
@@ -92,6 +93,8 @@ class ControlPlane:
         self._before = before
         self._in_slices = in_slices
         self._decide_aside = aside
+        self.waited_ms, self.taken_ms = Windows(), Windows()
+        """How long commands have waited for their turn, and how long their turns were."""
         self._turns = CommandTurns(1)
         self._long = CommandTurns(_ASIDE_MAX)
 
@@ -146,7 +149,11 @@ class ControlPlane:
         aside: tuple[ClusterImage, Decision[T], Same] | None = None,
     ) -> T:
         """Decide a command in its turn, unless what was decided ``aside`` still holds, and write what it comes to."""
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
         async with self._turns.turn(source, cost):
+            begun = loop.time()
+            self.waited_ms.note((begun - asked) * 1000, int(begun * 1000))
             # The image stays what it is meanwhile: no other command is written before this one is carried out.
             epoch = self._quorum.active_epoch
             if aside is not None and aside[2](aside[0], self.image):
@@ -156,6 +163,8 @@ class ControlPlane:
                 decision = found if isinstance(found, Decision) else await self._in_slices(found)
             if decision.records:
                 await _to_its_end(self._write(decision, epoch))
+            ended = loop.time()
+            self.taken_ms.note((ended - begun) * 1000, int(ended * 1000))
             return decision.result
 
     async def _write(self, decision: Decision[Any], epoch: int) -> None:

@@ -69,6 +69,8 @@ class Publisher:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._halted = self._ended = False
         self._failure: Exception | None = None
+        self.load_errors = self.apply_errors = 0
+        """Records that could not be applied; images that could not be followed. The node ends after one of them."""
         self.on_published: Callable[[], None] = lambda: None
         """Called after each publication."""
 
@@ -189,6 +191,15 @@ class Publisher:
         self.committed(self._committed)  # more may have come while the last image was followed
 
     async def _publish_some(self) -> None:
+        try:
+            change = await self._replayed()
+        except Exception:
+            self.load_errors += 1
+            raise
+        await self._published(change)
+
+    async def _replayed(self) -> ImageChange:
+        """Take the next records into the image."""
         replay = self._replay
         own = self._own.pop(replay.next_offset, None)
         if own is not None:
@@ -200,12 +211,16 @@ class Publisher:
                 del self._own[base_offset]  # it was read with the others
         self.image, change = await self._in_slices(replay.taking())
         self.quorum = replay.quorum
-        await self._published(change)
+        return change
 
     async def _published(self, change: ImageChange) -> None:
         image, end = self.image, self._replay.next_offset
-        for take in tuple(self._follows):
-            await take(image, change)
+        try:
+            for take in tuple(self._follows):
+                await take(image, change)
+        except Exception:
+            self.apply_errors += 1
+            raise
         self.published_offset = end
         waiting, self._waiting = self._waiting, []
         for offset, done in waiting:

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from stratalog.broker.quorum.beside import Beside
@@ -25,8 +26,11 @@ from stratalog.broker.quorum.exchange import Exchange
 from stratalog.broker.quorum.leadership import LeaderAndEpoch, LeaderListener, QuorumStatus
 from stratalog.broker.quorum.leadership_news import LeadershipNews
 from stratalog.broker.quorum.log_changes import LogChanges
+from stratalog.broker.quorum.office import Office
 from stratalog.broker.quorum.proposals import Proposal, Proposals
 from stratalog.broker.quorum.quorum_parts import QuorumParts
+from stratalog.broker.quorum.raft_figures import RaftFigures
+from stratalog.broker.quorum.state_writing import StateWriting
 from stratalog.broker.quorum.status import status_of
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.raft import actions as act
@@ -65,15 +69,15 @@ class Quorum:
         self._actions: deque[act.Action] = deque()
         self._busy = False
         """An action is under way in a thread, or actions are being carried out."""
-        self._leading_epoch: int | None = None
-        self._active_epoch: int | None = None
         self._news = LeadershipNews()
         self._open: dict[asyncio.Future[Answer], None] = {}
         """Requests of others that have no answer yet."""
-        self._storing: asyncio.Future[None] | None = None
+        self._state = StateWriting(parts.replica, self._stored)
         self._beside = Beside(self._failed_beside)
+        self._office = Office(self.node_id, parts.publisher, self._beside, self._tell)
         self._failure: OSError | None = None
         self._deadline = Deadline(parts.clock.monotonic, lambda: self._take(Tick()))
+        self.figures = RaftFigures()
         self._may_end: asyncio.Future[None] | None = None
         self._ended = self._closed = False
         self._exchange = Exchange(parts.peers, parts.replica, take=self._take, beside=self._beside)
@@ -90,7 +94,7 @@ class Quorum:
         self._proposals = Proposals(self._changes, parts.publisher, beside=self._beside)
         self._do = self._carriers()
         parts.replica.on_failed = self._disk_failed
-        parts.publisher.on_published = self._published
+        parts.publisher.on_published = parts.snapshotting.published
         parts.snapshotting.attach(self._take)
 
     def _machine(self) -> Raft:
@@ -136,14 +140,14 @@ class Quorum:
     @property
     def is_active(self) -> bool:
         """Whether the controller of this node decides: the first record of its epoch is committed and applied."""
-        return self._active_epoch is not None
+        return self._office.active_epoch is not None
 
     @property
     def active_epoch(self) -> int:
         """The epoch in which this controller decides. Raises `KafkaError` NOT_CONTROLLER if it is not active."""
-        if self._active_epoch is None:
+        if self._office.active_epoch is None:
             raise self._not_controller("this node is not the active controller")
-        return self._active_epoch
+        return self._office.active_epoch
 
     @property
     def is_voter(self) -> bool:
@@ -201,7 +205,7 @@ class Quorum:
 
     def start(self) -> None:
         """Take up the stored role. An only voter stands at once."""
-        self._actions.extend(self._raft.start(now_ms=self._deadline.now_ms(), jitter=self._parts.dice.random()))
+        self._hear(self._raft.start, None)
         self._proceed()
 
     async def active(self) -> None:
@@ -219,8 +223,8 @@ class Quorum:
         if not self._raft.can_hand_over:
             return
         log.info("node %d hands the metadata log over; its epoch is %d", self.node_id, self._raft.role.epoch)
-        self._active_epoch = None
-        self._news.announce(self.leader, False)
+        self._office.decide_no_more()
+        self._tell()
         await self._proposals.wait_answered(_ANSWER_SECONDS)
         self._take(HandOver())
         await self._news.wait_until(lambda: self._raft.follows or self.majority_is_gone, timeout_ms / 1000)
@@ -259,13 +263,13 @@ class Quorum:
         """Carry out actions, then take the next event, until nothing is left or an action is under way elsewhere."""
         if self._busy:
             return
-        self._busy = True
+        self._busy, begun = True, self._parts.clock.monotonic()
         try:
             while not self._ended:
                 if self._actions:
                     action = self._actions.popleft()
                     if isinstance(action, act.StoreQuorumState):
-                        self._store(action)
+                        self._state.write(action)  # until it is on the disk nothing else happens
                         return
                     self._do[type(action)](action)
                 elif self._events:
@@ -277,24 +281,34 @@ class Quorum:
             self._parts.on_failed()
             self.close()
             raise
+        finally:
+            self.figures.busy(self._parts.clock.monotonic() - begun, self._deadline.now_ms())
         self._busy = False
         if not self._ended:
             self._deadline.set(self._raft.deadline_ms)
-            self._news.announce(self.leader, self.is_active)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._news.announce(self.leader, self.is_active)
 
     def _step(self, event: Event | Proposal) -> None:
         taken = self._placed(event) if isinstance(event, Proposal) else event
         if taken is not None:
-            self._actions.extend(
-                self._raft.step(taken, now_ms=self._deadline.now_ms(), jitter=self._parts.dice.random())
-            )
+            self._hear(partial(self._raft.step, taken), taken)
+
+    def _hear(self, machine: Callable[..., list[act.Action]], event: Event | None) -> None:
+        """Have the machine decide, and keep what is to be done."""
+        now_ms = self._deadline.now_ms()
+        actions = machine(now_ms=now_ms, jitter=self._parts.dice.random())
+        self._actions.extend(actions)
+        self.figures.observe(event, actions, self._raft, now_ms)
 
     def _placed(self, proposal: Proposal) -> Proposed | None:
         """Write a proposal, if it was decided in the epoch that this node leads."""
         role = self._raft.role
         if proposal.done.cancelled():
             return None
-        if not isinstance(role, Leader) or not self._active_epoch == proposal.epoch == role.epoch:
+        if not isinstance(role, Leader) or not self._office.active_epoch == proposal.epoch == role.epoch:
             proposal.done.set_exception(self._not_controller("the leadership has changed"))
             return None
         return self._proposals.place(proposal, self._raft.log.end_offset, self._parts.clock.wall_ms())
@@ -318,18 +332,10 @@ class Quorum:
 
     # -- actions: what must be durable first ---------------------------------------------------------------------------
 
-    def _store(self, action: act.StoreQuorumState) -> None:
-        """Write ``quorum-state`` in a thread; until it is on the disk nothing else happens."""
-        loop, replica = asyncio.get_running_loop(), self._parts.replica
-        self._storing = loop.run_in_executor(replica.threads, replica.store_state, action.state)
-        self._storing.add_done_callback(self._stored)
-
-    def _stored(self, done: asyncio.Future[None]) -> None:
-        self._storing = None
-        if done.cancelled() or self._ended:
+    def _stored(self, error: BaseException | None) -> None:
+        if self._ended:
             return
         self._busy = False
-        error = done.exception()
         if isinstance(error, OSError):
             self._failure = error
             self._parts.replica.directory.report(error)
@@ -369,7 +375,7 @@ class Quorum:
     def _again(self) -> None:
         if self._closed:
             return
-        if self._storing is not None:  # the state of before must not land on the new one's
+        if self._state.is_under_way:  # the state of before must not land on the new one's
             asyncio.get_running_loop().call_later(_BEGIN_ANEW_SECONDS, self._again)
             return
         try:
@@ -394,30 +400,11 @@ class Quorum:
         self._parts.publisher.committed(action.high_watermark)
 
     def _became_leader(self, action: act.BecameLeader) -> None:
-        self._leading_epoch = action.epoch
-        self._beside(self._activate(action.epoch, self._raft.high_watermark))
-
-    async def _activate(self, epoch: int, high_watermark: int) -> None:
-        """Decide from now on, with everything applied that was committed before."""
-        try:
-            await self._parts.publisher.reached(high_watermark)
-        except (StratalogError, OSError) as error:  # the publisher has said it, and ends the node
-            log.debug("this node decides nothing in epoch %d: %s", epoch, error)
-            return
-        if self._leading_epoch == epoch:
-            log.info("node %d is the active controller in epoch %d", self.node_id, epoch)
-            self._active_epoch = epoch
-            self._news.announce(self.leader, self.is_active)
+        self._office.take(action.epoch, self._raft.high_watermark)
 
     def _lost_leadership(self, action: act.LostLeadership) -> None:
-        if self._leading_epoch is not None:
-            log.info("node %d is the active controller no more; its epoch was %d", self.node_id, action.epoch)
-        self._leading_epoch = self._active_epoch = None
-        self._parts.publisher.forget_own()
+        self._office.leave(action.epoch)
         self._proposals.fail(self._not_controller("the leadership has changed; the outcome is not known"))
-
-    def _published(self) -> None:
-        self._parts.snapshotting.published()
 
     def _refused(self, action: act.Refused) -> None:
         raise RuntimeError(f"the quorum refused a proposal that is in the log already: {action.error.name}")

@@ -8,6 +8,7 @@ gives every broker a full session. The state of a broker itself is in the image:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -141,6 +142,10 @@ class BrokerHeartbeats:
         if session is None or session.broker_epoch != broker_epoch or session.contact_ms is None:
             return False
         return now_ms - session.contact_ms < self._session_timeout_ms
+
+    def contacts(self) -> Mapping[int, int | None]:
+        """When each broker was heard of last; None for one that has registered and sent no heartbeat yet."""
+        return {broker_id: session.contact_ms for broker_id, session in self._sessions.items()}
 
     def is_caught_up(self, broker_id: int, metadata_offset: int) -> bool:
         """Whether an image that goes as far as ``metadata_offset`` holds the broker's registration."""

@@ -51,7 +51,10 @@ def test_its_figures_and_its_readiness_stand_on_http(nodes):
         assert answer.status == 200
     with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
         figures = answer.read().decode()
-    assert "ActiveControllerCount" in figures or "activecontrollercount" in figures.lower()
+    assert "kafka_controller_kafkacontroller_activecontrollercount 1.0" in figures
+    assert 'kafka_server_raftmetrics_current_state{current_state="leader"} 1.0' in figures
+    assert "kafka_server_raftmetrics_number_of_voters 1.0" in figures
+    assert "brokermetadatametrics" not in figures
     assert json.dumps(controller.node.not_ready()) == "[]"
 
 

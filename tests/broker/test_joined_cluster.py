@@ -5,6 +5,7 @@ import time
 import pytest
 
 from stratalog.broker.joined_cluster import lost_partitions
+from stratalog.broker.node_cluster import BrokerState
 from stratalog.client.admin import create_topic
 from stratalog.metadata.image.directory_ids import UNASSIGNED
 from stratalog.metadata.image.image import EMPTY_IMAGE
@@ -60,6 +61,8 @@ def test_any_broker_takes_commands_and_a_stop_moves_the_office(nodes):
     image = nodes[1].node.image
     leaders = {state.leader for topic in image.topics.by_name.values() for state in topic.partitions.values()}
     assert leaders == {1, 2, 3}
+    clusters = [member.node.cluster for member in nodes.members.values()]
+    assert {cluster.broker_state for cluster in clusters} == {BrokerState.RUNNING}
     first = active(nodes)
     epoch = first.node.quorum.leader.epoch
     first.stop()

@@ -1,5 +1,7 @@
 """A broker that is a cluster by itself."""
 
+from stratalog.broker.node_cluster import BrokerState
+
 
 def test_it_registers_without_a_word_to_anybody_and_writes_the_first_records_once(start_node):
     """No request is forwarded; a second start finds features and topics, under a new broker epoch."""
@@ -15,3 +17,13 @@ def test_it_registers_without_a_word_to_anybody_and_writes_the_first_records_onc
     assert second.brokers.brokers[1].epoch > first.brokers.brokers[1].epoch
     view = node.node.cluster_view(second)
     assert (view.image, view.index, view.heeds_directories) == (second, None, False)
+
+
+def test_the_state_of_the_broker_is_a_figure(start_node):
+    """Running from the end of the start to the stop, under Kafka's number."""
+    node = start_node()
+    cluster, metrics = node.node.cluster, node.node.metrics
+    assert "kafka_server_kafkaserver_brokerstate 3.0" in metrics.render().decode()
+    assert "kafka_server_brokermetadatametrics_metadata_load_error_count 0.0" in metrics.render().decode()
+    node.stop()
+    assert cluster.broker_state is BrokerState.SHUTTING_DOWN

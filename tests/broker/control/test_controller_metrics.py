@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from stratalog.broker.control.controller_metrics import add_controller_metrics
+from stratalog.broker.control.controller_metrics import ControllerParts, add_controller_metrics
 from stratalog.broker.runtime.metrics import Metrics
 
 
@@ -11,13 +11,22 @@ def test_figures_have_kafkas_names_and_follow_the_cluster(memory_controller):
     one = memory_controller()
     office = SimpleNamespace(is_active=True, high_watermark=0)
     metrics = Metrics()
-    add_controller_metrics(metrics, office=office, cluster=one.cluster, sessions=one.sessions, clock=one.clock)
+    parts = ControllerParts(
+        office=office,
+        cluster=one.cluster,
+        sessions=one.sessions,
+        control=one.control,
+        clock=one.clock,
+        new_leaders=lambda: 3,
+        metadata_errors=lambda: 1,
+    )
+    add_controller_metrics(metrics, parts)
 
     def figures():
         lines = metrics.render().decode().splitlines()
-        start = "kafka_controller_kafkacontroller_"
+        start = "kafka_controller_"
         rows = [line.removeprefix(start).split() for line in lines if line.startswith(start)]
-        return {name: int(float(value)) for name, value in rows}
+        return {name.removeprefix("kafkacontroller_"): float(value) for name, value in rows}
 
     one.start(1, 2, 3)
     one.topic("t", (1, 2), (2, 1), (3,))
@@ -41,9 +50,25 @@ def test_figures_have_kafkas_names_and_follow_the_cluster(memory_controller):
         "lastappliedrecordlagms": 0,
         "lastcommittedrecordoffset": last,
         "timedoutbrokerheartbeatcount_total": 4,
+        "newactivecontrollerscount_total": 3,
+        "metadataerrorcount_total": 1,
+        "controlledshutdownbrokercount": 0,
+        'brokerregistrationstate{broker="1"}': 30,
+        'brokerregistrationstate{broker="2"}': 10,
+        'brokerregistrationstate{broker="3"}': 10,
+        'timesincelastheartbeatreceivedms{broker="1"}': 0,
+        'timesincelastheartbeatreceivedms{broker="2"}': 0,
+        'timesincelastheartbeatreceivedms{broker="3"}': 0,
+        "controllereventmanager_eventqueuetimems_mean": 0,
+        "controllereventmanager_eventqueuetimems_max": 0,
+        "controllereventmanager_eventqueueprocessingtimems_mean": 0,
+        "controllereventmanager_eventqueueprocessingtimems_max": 0,
     }
+    one.pass_ms(300)
+    assert figures()['timesincelastheartbeatreceivedms{broker="1"}'] == 300
     office.is_active = False
     one.resign()
     one.pass_ms(700)
     found = figures()
-    assert (found["activecontrollercount"], found["lastappliedrecordlagms"]) == (0, 700)
+    assert (found["activecontrollercount"], found["lastappliedrecordlagms"]) == (0, 1000)
+    assert not [name for name in found if name.startswith("timesince")]

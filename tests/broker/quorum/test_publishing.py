@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.quorum import publishing
 from stratalog.broker.quorum.batches import data_batch
 from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG
 from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
@@ -16,6 +17,7 @@ from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.image.image import Provenance
 from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.image.replay import MetadataReplay
+from stratalog.wire.errors import Corrupt
 from stratalog.wire.records.metadata import TopicRecord
 
 
@@ -70,6 +72,20 @@ async def test_a_failed_publication_ends_the_node_once_and_no_waiter_hangs(place
     for _ in range(20):
         await asyncio.sleep(0)
     assert len(place.failures) == 1
+    assert (place.publisher.load_errors, place.publisher.apply_errors) == (0, 1)
+
+
+async def test_records_that_cannot_be_applied_are_counted(place, monkeypatch):
+    """Apart from images that cannot be followed."""
+
+    def broken(*_):
+        raise Corrupt("the test says so")
+
+    monkeypatch.setattr(publishing, "chunks_of", broken)
+    place.publisher.committed(3)
+    with pytest.raises(Corrupt):
+        await asyncio.wait_for(place.publisher.reached(3), 5)
+    assert (place.publisher.load_errors, place.publisher.apply_errors) == (1, 0)
 
 
 async def test_after_a_close_no_waiter_hangs(place):
