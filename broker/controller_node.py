@@ -168,6 +168,7 @@ class ControllerNode:
         """Hand the leadership over, close the log, and mark the stop as clean."""
         if self._looking is not None:
             self._looking.cancel()
+        await self.quorum.hand_over(timeout_ms=_HAND_OVER_MS)
         await self.quorum.stop(timeout_ms=_HAND_OVER_MS)
         await self.controller.close()
         await self.http.close()

@@ -22,6 +22,7 @@ def test_a_broker_serves_by_the_word_of_a_controller_elsewhere(nodes):
     nodes.start()
     controller, broker = nodes[100], nodes[1]
     broker.create("t", 3)
+    broker.wait_until(lambda: "t" in broker.node.image.topics.by_name)
     assert broker.produce("t", b"a", b"b") == [0, 1]
     assert sorted(controller.run(lambda: controller.node.image.topics.by_name)) == ["t"]
     registered = controller.node.image.brokers.brokers[1]
