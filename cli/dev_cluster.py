@@ -27,6 +27,8 @@ from stratalog.wire.topic import uuid_text
 
 __all__ = ["Wishes", "run_dev_cluster"]
 
+SETTINGS: Final[Mapping[str, str]] = {"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "3000"}
+"""A node that was killed serves again when its session of before is over: after 3 s, not Kafka's 9."""
 CONTROLLERS_ABOVE: Final = 10_000
 """The port of a controller is that of its clients plus this, where that is free: 19092."""
 
@@ -112,6 +114,7 @@ def _planned(count: int, folder: str, wishes: Wishes) -> ClusterLayout:
         cluster_id=uuid_text(new_topic_id()),
         directory_ids=[new_topic_id() for _ in range(count)],
         bucket_url=wishes.bucket or f"file://{folder}/bucket",
+        settings=SETTINGS,
     )
 
 

@@ -53,6 +53,7 @@ def test_every_node_is_a_process_with_a_file_of_its_own(dev, tmp_path):
     assert environment["STRATALOG_NUM_PARTITIONS"] == "3"
     assert [one.node_id for one in configs.values()] == [1, 2, 3]
     assert configs[1].listeners[0].port == port
+    assert configs[1].roles.quorum.session_timeout_ms == 3000
     assert {one.bucket_url for one in configs.values()} == {f"file://{tmp_path}/c/bucket"}
     assert len({one.http_port for one in configs.values()} - {0}) == 3
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == sorted(
