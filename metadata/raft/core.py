@@ -133,6 +133,12 @@ class RaftCore:
         return at >= self.high_watermark and self.log.voters_at(at).has(self.me)
 
     @property
+    def majority_is_gone(self) -> bool:
+        """Whether so many voters' processes are gone that no leader can be elected."""
+        reached = len(self.voters) - len(self.refusing & self.voters.ids)
+        return bool(self.refusing) and reached < self.voters.majority
+
+    @property
     def leader_endpoints(self) -> Endpoints:
         """Where the leader of this epoch listens, as far as it is known."""
         if self.role.leader_id == self.me.id:

@@ -146,8 +146,7 @@ class Raft:
     @property
     def majority_is_gone(self) -> bool:
         """Whether so many voters' processes are gone, by the word of their hosts, that no leader can be elected."""
-        voters = self._core.voters
-        return len(voters) - len(self._core.refusing & voters.ids) < voters.majority
+        return self._core.majority_is_gone
 
     @property
     def deadline_ms(self) -> int | None:
@@ -222,10 +221,11 @@ def _vote_in(stored: QuorumState | None, epoch: int) -> ReplicaKey | None:
 
 
 def _shut_down_if_due(core: RaftCore) -> None:
-    """Let the process end once there is no epoch to hand over, or its time is over."""
+    """Let the process end once there is no epoch to hand over, no voter that could take it, or its time is over."""
     if core.shutdown_deadline_ms is None:
         return
-    if not isinstance(core.role, Leader | Resigned) or core.now_ms >= core.shutdown_deadline_ms:
+    is_vain = not isinstance(core.role, Leader | Resigned) or core.majority_is_gone
+    if is_vain or core.now_ms >= core.shutdown_deadline_ms:
         core.emit(ShutDown())
         core.stopped = True
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft.events import HandOver, Proposed, Shutdown
+from stratalog.metadata.raft.events import Failed, HandOver, Proposed, Shutdown
 from stratalog.metadata.raft.log_view import LogView
 from stratalog.metadata.raft.messages import (
     BeginQuorumEpochRequest,
@@ -237,6 +237,19 @@ def test_a_leader_hands_over_votes_for_the_next_and_follows_it(node, quorum):
     before = one.raft.role
     one.step(HandOver())
     assert one.raft.role == before
+
+
+def test_a_stop_does_not_wait_for_voters_whose_processes_are_gone(node):
+    """No other could lead; silent ones are waited for."""
+    one = node().lead()
+    one.step(Shutdown(5000))
+    requests = one.sent(EndQuorumEpochRequest)
+    one.step(Failed(2, requests[2]))
+    assert not one.all(act.ShutDown)
+    for peer in (3, 2):
+        one.wait(20)
+        one.step(Failed(peer, one.raft._core.in_flight[peer], refused=True))
+    assert one.all(act.ShutDown)
 
 
 def test_an_only_voter_goes_on_leading(node, quorum):
