@@ -11,7 +11,7 @@ S3_TESTS := tests/tier/stores/test_store.py tests/tier/stores/s3/test_store.py t
 KERNEL_SOURCES := kernel/pyproject.toml kernel/setup.py $(wildcard kernel/stratalog_kernel/*.py*)
 KERNEL_TESTS := tests/kernel tests/spark/rows $(addprefix tests/spark/,source/test_fetch.py source/test_source.py frames/test_opened.py backfill/test_convert.py rewrite/test_newest_keys.py test_odd_records.py)
 
-.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants sim-quorum bench bench-kafka bench-spark clean model
+.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants sim-quorum bench chaos bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -28,6 +28,7 @@ help:
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
 	@echo "make sim-quorum SEED=n [TRACE=1]  one run of the simulated metadata quorum; SEEDS=a-b runs many, SEEDS=0-100000 a night of them"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
+	@echo "make chaos [SEED=n] [SECONDS=600]  nodes of a cluster are killed at random under clients; then all answers are checked"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make bench-spark [CELLS=a,b] [KEEP=folder]  Spark on the archive beside Spark on Apache Kafka (Maven and Java 17)"
 	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real server, installed and started here"
@@ -154,6 +155,9 @@ lint: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(PY) -m bench $(if $(CELLS),--cells $(CELLS))
+
+chaos: $(VENV)/.ready
+	$(PY) -m bench.chaos --seed $(or $(SEED),0) --seconds $(or $(SECONDS),600)
 
 bench-kafka: $(VENV)/.ready
 	$(PY) -m bench.versus $(if $(CELLS),--cells $(CELLS)) $(if $(DISK),--on-disk)
