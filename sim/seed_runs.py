@@ -83,7 +83,8 @@ class Simulation(Generic[Ended]):
         with ProcessPoolExecutor(
             given.processes, mp_context=get_context("spawn"), initializer=gc.set_threshold, initargs=_GC_THRESHOLDS
         ) as pool:
-            yield from pool.map(partial(_named, self.run_seed, given.lines), given.seeds, chunksize=_CHUNK)
+            chunk = max(1, min(_CHUNK, len(given.seeds) // (8 * given.processes)))
+            yield from pool.map(partial(_named, self.run_seed, given.lines), given.seeds, chunksize=chunk)
 
 
 def _named(run_seed: Callable[..., Any], lines: int, seed: int) -> Any:

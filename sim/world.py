@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -10,7 +11,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,7 @@ from stratalog.broker.node import Node
 from stratalog.broker.settings.config import BrokerConfig, Flags, load_config
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["Outcome", "World", "run_seed"]
+__all__ = ["LogLines", "Outcome", "World", "run_seed"]
 
 _PORT: Final = 9092
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
@@ -294,20 +295,37 @@ def _let_go_of_locks(node: Node) -> None:
             os.close(lock)
 
 
-class _LogLines(logging.Handler):
+class LogLines(logging.Handler):
     """The broker's own log goes into the trace; what it did not expect is a failure."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, loop: VirtualLoop, trace: Trace) -> None:
         super().__init__(logging.INFO)
-        self._world = world
+        self._loop = loop
+        self._trace = trace
+
+    @classmethod
+    @contextlib.contextmanager
+    def into(cls, loop: VirtualLoop, trace: Trace) -> Iterator[None]:
+        """Put the log there, and nowhere else, for a while."""
+        logger = logging.getLogger("stratalog")
+        before = logger.level, logger.propagate
+        handler = cls(loop, trace)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.level, logger.propagate = before
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
         text = _ADDRESS.sub("", record.getMessage())
-        self._world.trace.note("log", f"{record.levelname} {text}")
+        self._trace.note("log", f"{record.levelname} {text}")
         if record.exc_info and record.exc_info[1] is not None:
-            self._world.trace.keep_error(record.exc_info[1])
-            self._world.loop.failures.append(f"unexpected: {text}: {record.exc_info[1]!r}")
+            self._trace.keep_error(record.exc_info[1])
+            self._loop.failures.append(f"unexpected: {text}: {record.exc_info[1]!r}")
 
 
 def run_seed(
@@ -321,22 +339,15 @@ def run_seed(
     trace = Trace(lines, out)
     directory = tempfile.mkdtemp(prefix="stratalog-sim-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: PTH112
     problem: str | None = None
-    logger = logging.getLogger("stratalog")
-    before = logger.level, logger.propagate
     world = build(seed, trace, directory)
-    handler = _LogLines(world)
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
-        world.run()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
-        problem = f"{type(error).__name__}: {error}"
-        if not isinstance(error, Violation):
-            trace.keep_error(error)
-    finally:
-        logger.removeHandler(handler)
-        logger.level, logger.propagate = before
-        shutil.rmtree(directory, ignore_errors=True)
+    with LogLines.into(world.loop, trace):
+        try:
+            world.run()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
+            problem = f"{type(error).__name__}: {error}"
+            if not isinstance(error, Violation):
+                trace.keep_error(error)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
     trace.note("end", f"{problem or 'well'} after {world.loop.steps} steps")
     return Outcome(seed, problem, trace.digest, world.loop.steps, world.loop.time(), list(trace.lines), trace.errors)

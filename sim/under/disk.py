@@ -176,13 +176,35 @@ class Disk:
             chance = mood is Mood.MIXED and (number < prefix if in_order else self.dice.random() < 0.5)
             if durable or chance:
                 renaming.apply(names)
+        top = self._top
+        self.wipe()
+        self._top = self._rebuilt(top, names, self.root, mood)
+        put_back(loose)
+        return mood.value
+
+    def wipe(self) -> None:
+        """Another, empty disk is in the place of this one."""
         for name in os.listdir(self.root):  # noqa: PTH208 - paths are strings throughout
             found = f"{self.root}/{name}"
             shutil.rmtree(found) if os.path.isdir(found) else os.unlink(found)  # noqa: PTH108, PTH112
         self._renamings.clear()
-        self._top = self._rebuilt(self._top, names, self.root, mood)
-        put_back(loose)
-        return mood.value
+        self._top = Inode(directory=True)
+
+    def take_up(self) -> None:
+        """Know the files that were put below the root by other ways; all of them are durable."""
+        self._top = self._found(self.root)
+
+    def _found(self, path: str) -> Inode:
+        if not os.path.isdir(path):  # noqa: PTH112 - paths are strings throughout
+            file = self.new_file()
+            file.content = bytearray(Path(path).read_bytes())
+            file.size_bytes = len(file.content)
+            return file
+        directory = Inode(directory=True)
+        for name in sorted(os.listdir(path)):  # noqa: PTH208
+            directory.durable[name] = self._found(f"{path}/{name}")
+        directory.entries = dict(directory.durable)
+        return directory
 
     def _rebuilt(self, inode: Inode, names: dict[int, dict[str, Inode]], path: str, mood: Mood) -> Inode:
         """The inode as found afterwards, written to the real file of its name."""

@@ -46,6 +46,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._thread_dice = random.Random(dice.getrandbits(64))
         self._told_at = 0.0
         self._pool: VirtualPool | None = None
+        self._dialed: dict[int, int] = {}
+        """Ports by the descriptors of sockets that are about to connect."""
         self.set_task_factory(_new_task)
         self.set_exception_handler(_failed)
 
@@ -67,10 +69,19 @@ class VirtualLoop(base_events.BaseEventLoop):
         process = handle._context.get(PROCESS)
         if process is not None and not process.alive:
             return
+        if process is not None and process.frozen:
+            process.held.append(handle)
+            return
         self.steps += 1
         handle._run()
         if process is not None:
             self.after_event(process)
+
+    def thaw(self, process: Process) -> None:
+        """Let a frozen process go on with what has come meanwhile."""
+        process.frozen = False
+        self._ready.extend(process.held)
+        process.held.clear()
 
     def _next_timers(self) -> None:
         """Jump to the next timer; all that are due at the same time become ready, in an order of the seed's."""
@@ -114,6 +125,20 @@ class VirtualLoop(base_events.BaseEventLoop):
         """Listen in the simulated network, which has one host."""
         del host
         return self.network.listen(protocol_factory, port or 0, start=options.get("start_serving", True))
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        """Note where a socket is to be connected: `create_connection` does it."""
+        self._dialed[sock.fileno()] = address[1]
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        """Connect in the simulated network, which has one host. Raises `OSError`."""
+        del host
+        sock = options.get("sock")
+        if sock is not None:
+            port = self._dialed.pop(sock.fileno())
+            sock.close()
+        protocol = protocol_factory()
+        return await self.network.connect(port, protocol, "127.0.0.1"), protocol
 
     def _write_to_self(self) -> None:
         return

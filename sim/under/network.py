@@ -13,6 +13,7 @@ from sim.under.process import Process, current_process
 __all__ = ["Network", "SimServer", "SimTransport"]
 
 _QUANTUM: Final = 0.0001
+_SYN_SECONDS: Final = 3.0
 _BUFFER_BYTES_MAX: Final = 64 << 10
 """Bytes that one end may have on the way before its protocol is asked to pause."""
 
@@ -32,6 +33,8 @@ class Network:
         """So many answers from now on, a connection is reset in the stead of the last one; 0 is never."""
         self.servers: dict[int, SimServer] = {}
         self.open: dict[SimTransport, None] = {}
+        self.is_cut: Callable[[Process, Process], bool] = lambda _source, _target: False
+        """Whether nothing passes from one process to another. What a connection loses by that is lost to it for good."""
         self._next_port = 40_000
 
     def new_port(self) -> int:
@@ -57,6 +60,9 @@ class Network:
         if server is None or not server.serving:
             raise ConnectionRefusedError(111, f"no server listens on port {port}")
         process = current_process()
+        if self.is_cut(process, server.process) or self.is_cut(server.process, process):
+            await asyncio.sleep(_SYN_SECONDS)
+            raise TimeoutError(f"port {port} does not answer")
         mine = SimTransport(self, protocol, process, ("127.0.0.1", port))
         theirs = SimTransport(self, None, server.process, (host, self.new_port()))
         mine.peer, theirs.peer = theirs, mine
@@ -83,6 +89,16 @@ class Network:
         if dice.random() < 0.02:
             return dice.uniform(0, self.slow)
         return _QUANTUM * dice.randint(1, 8)
+
+    def heal(self) -> None:
+        """Connections that have lost something in a cut are reset now that both ends hear of each other again."""
+        for transport in list(self.open):
+            if (
+                transport in self.open
+                and transport.has_lost
+                and not self.is_cut(transport.process, transport.peer.process)
+            ):
+                transport.reset()
 
     def reset_some(self, probability: float) -> int:
         """Break connections, each with this probability; how many."""
@@ -173,6 +189,8 @@ class SimTransport(asyncio.Transport):
         self._reading = True
         self._asked_to_pause = False
         self._ends_after: Exception | bool | None = None
+        self.has_lost = False
+        """A cut has swallowed something that this end has sent; nothing that comes after it can arrive."""
 
     # -- what protocols call -----------------------------------------------------------------------------------------
 
@@ -204,6 +222,10 @@ class SimTransport(asyncio.Transport):
         if self._on_the_way > _BUFFER_BYTES_MAX and not self._asked_to_pause:
             self._asked_to_pause = True
             self.protocol.pause_writing()
+
+    def get_write_buffer_size(self) -> int:
+        """The bytes that this end has not got rid of: those above what the network takes."""
+        return max(0, self._on_the_way - _BUFFER_BYTES_MAX)
 
     def close(self) -> None:
         """Send what was written, then end."""
@@ -252,6 +274,8 @@ class SimTransport(asyncio.Transport):
     def _send(self, piece: bytes) -> None:
         peer = self.peer
         self._on_the_way += len(piece)
+        if self._loses():
+            return
         peer._arrives_at = max(peer._arrives_at, self._loop.time() + self._network.latency())
         self._loop.call_at(self._arrival(peer), peer._arrived, piece, context=peer.process.context)
 
@@ -260,8 +284,14 @@ class SimTransport(asyncio.Transport):
         peer._arrives_at += _QUANTUM / 100
         return peer._arrives_at
 
+    def _loses(self) -> bool:
+        self.has_lost = self.has_lost or self._network.is_cut(self.process, self.peer.process)
+        return self.has_lost
+
     def _end_peer(self, error: Exception | None) -> None:
         peer = self.peer
+        if self._loses():
+            return
         peer._arrives_at = max(peer._arrives_at, self._loop.time() + self._network.latency())
         self._loop.call_at(self._arrival(peer), peer._ended, error, context=peer.process.context)
 

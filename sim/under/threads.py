@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.under.process import Killed, Process, current_process
+from sim.under.process import PROCESS, Killed, Process, current_process
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,6 +50,7 @@ class VirtualPool(Executor):
         self._dice = dice
         self._count = count
         self._name = name
+        self._process = PROCESS.get(None)
         self._queue: deque[_Job] = deque()
         self._running: dict[_Job, None] = {}
         self._closed = False
@@ -70,6 +71,8 @@ class VirtualPool(Executor):
             seconds = _QUANTUM * (
                 self._dice.randint(1, 30) if self._dice.random() < 0.9 else self._dice.randint(1, 500)
             )
+            if self._process is not None:
+                seconds *= self._process.thread_delay
             job.timer = self._loop.call_later(seconds, self._run, job)
 
     def _run(self, job: _Job) -> None:

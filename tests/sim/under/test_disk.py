@@ -160,3 +160,19 @@ def test_a_full_disk_takes_what_it_has_room_for(new_disk):
             change()
         assert failure.value.errno == errno.ENOSPC
     assert file.size_bytes() == 2
+
+
+def test_files_that_were_there_before_are_durable(new_disk):
+    """A directory that was formatted; an empty disk in its place has none of them."""
+    disk, files, _ = new_disk()
+    files.make_directory(f"{disk.root}/log")
+    with open(f"{disk.root}/log/f", "wb") as file:  # noqa: PTH123 - paths are strings here
+        file.write(b"formatted")
+    disk.take_up()
+    disk.cut_power()
+    assert files.read_bytes(f"{disk.root}/log/f") == b"formatted"
+    assert [entry.name for entry in files.scan(f"{disk.root}/log")] == ["f"]
+    disk.wipe()
+    assert files.scan(disk.root) == []
+    with pytest.raises(FileNotFoundError):
+        files.read_bytes(f"{disk.root}/log/f")

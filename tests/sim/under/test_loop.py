@@ -128,3 +128,25 @@ def test_every_event_is_followed_by_a_look(loop, run):
 
     run(main)
     assert {process.name for process in looks} == {"main"}
+
+
+def test_a_frozen_process_stands_still_and_goes_on_in_order(loop, run):
+    """As after its machine was suspended: what has come meanwhile happens then, late."""
+    seen = []
+
+    async def ticks(name):
+        for number in range(4):
+            await asyncio.sleep(1)
+            seen.append((name, number, loop.time()))
+
+    async def main():
+        process = Process("frozen")
+        process.spawn(loop, ticks("frozen"))
+        await asyncio.sleep(1.5)
+        process.frozen = True
+        await asyncio.sleep(10)
+        loop.thaw(process)
+        await asyncio.sleep(5)
+
+    run(main)
+    assert seen == [("frozen", 0, 1.0), ("frozen", 1, 11.5), ("frozen", 2, 12.5), ("frozen", 3, 13.5)]

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sim.under.process import Process
+from stratalog.broker.peers.dialer import TcpDialer
 
 
 class Talker(asyncio.Protocol):
@@ -167,5 +168,79 @@ def test_a_reader_that_does_not_read_holds_the_writer_up(loop, run):
         await asyncio.sleep(1)
         assert not ends[0].paused
         assert len(client.heard) == 100_000
+
+    run(main)
+
+
+def test_a_cut_loses_for_good_what_it_swallows(loop, run):
+    """The other direction goes on. When the cut is over, the connection that has lost something is reset."""
+    server = Process("server")
+
+    async def main():
+        ends = await serve(loop, process=server)
+        client = await connect(loop)
+        await asyncio.sleep(1)
+        loop.network.is_cut = lambda source, target: target is server
+        client.transport.write(b"lost")
+        ends[0].transport.write(b"heard")
+        await asyncio.sleep(1)
+        assert (bytes(ends[0].heard), bytes(client.heard), client.transport.has_lost) == (b"", b"heard", True)
+        loop.network.is_cut = lambda _source, _target: False
+        client.transport.write(b"behind")
+        await asyncio.sleep(1)
+        assert bytes(ends[0].heard) == b""
+        loop.network.heal()
+        await asyncio.sleep(1)
+        assert isinstance(client.lost, ConnectionResetError)
+        assert isinstance(ends[0].lost, ConnectionResetError)
+
+    run(main)
+
+
+def test_nobody_connects_through_a_cut(loop, run):
+    """Not even where only the answers do not come; a server's death is not heard of either."""
+    server = Process("server")
+
+    async def main():
+        await serve(loop, process=server)
+        client = await connect(loop)
+        loop.network.is_cut = lambda source, _target: source is server
+        with pytest.raises(TimeoutError):
+            await connect(loop)
+        server.kill()
+        await asyncio.sleep(1)
+        assert client.lost == "open"
+
+    run(main)
+
+
+def test_nodes_dial_each_other_as_over_real_sockets(loop, run):
+    """By the shipped dialer."""
+
+    async def main():
+        ends = await serve(loop, b"yes")
+        talker = Talker()
+        transport = await TcpDialer(loop.spawner.threads(1, "names")).dial(lambda: talker, "127.0.0.1", 9092, 0)
+        transport.write(b"there?")
+        await asyncio.sleep(1)
+        assert (bytes(ends[0].heard), bytes(talker.heard[:3])) == (b"there?", b"yes")
+        with pytest.raises(ConnectionRefusedError):
+            await TcpDialer(loop.spawner.threads(1, "names")).dial(Talker, "127.0.0.1", 9093, 0)
+
+    run(main)
+
+
+def test_what_the_network_does_not_take_waits_at_its_end(loop, run):
+    """As a socket's buffer does."""
+    server = Process("server")
+
+    async def main():
+        await serve(loop, process=server)
+        client = await connect(loop)
+        loop.network.is_cut = lambda _source, target: target is server
+        client.transport.write(bytes(1000))
+        assert client.transport.get_write_buffer_size() == 0
+        client.transport.write(bytes(64 << 10))
+        assert client.transport.get_write_buffer_size() == 1000
 
     run(main)

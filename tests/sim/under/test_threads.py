@@ -172,3 +172,16 @@ def test_a_lock_lets_time_pass(loop, run):
 
     run(main)
     assert sorted(seen) == [0, 1, 2]
+
+
+def test_the_threads_of_a_process_with_a_slow_disk_take_longer(loop, run):
+    """So many times."""
+
+    async def main():
+        pool = loop.spawner.threads(1, "pool")
+        current_process().thread_delay = 10_000.0
+        begun = loop.time()
+        await asyncio.wrap_future(pool.submit(lambda: None), loop=loop)
+        assert loop.time() - begun >= 1.0
+
+    run(main)

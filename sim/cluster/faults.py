@@ -1,0 +1,129 @@
+"""Everything that goes wrong in a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from sim.cluster.member import Member
+from sim.cluster.surroundings import Surroundings
+
+__all__ = ["Faults"]
+
+_DOWN_SECONDS: Final = 4.0
+_CUT_SECONDS: Final = 10.0
+_SLOW: Final = 100.0
+
+
+class Faults:
+    """Draws one fault after the other."""
+
+    def __init__(self, world: Surroundings, dice: random.Random) -> None:
+        self._world = world
+        self._dice = dice
+
+    async def run(self) -> None:
+        """Break things until the time of faults is over, then mend everything."""
+        world, dice = self._world, self._dice
+        end = world.loop.time() + world.plan.fault_seconds
+        while world.loop.time() < end:
+            await asyncio.sleep(dice.uniform(0, 2 * world.plan.fault_every))
+            if world.plan.faults:
+                kind = dice.choice(world.plan.faults)
+                world.trace.note("faults", kind)
+                _KINDS[kind](self)
+        world.heal()
+        for member in world.members.values():
+            self._well(member)
+
+    def _any(self, *, controllers: bool | None = None) -> Member:
+        """Any node; the active controller more often than another."""
+        members: list[Member] = list(self._world.members.values())
+        active = [one for one in members if one.active_epoch is not None]
+        if controllers is None and active and self._dice.random() < 0.25:
+            return self._dice.choice(active)
+        return self._dice.choice([one for one in members if controllers in (None, one.is_controller)])
+
+    def _later(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
+        self._world.loop.call_later(self._dice.uniform(0, seconds), call, *arguments)
+
+    def _kill(self) -> None:
+        member = self._any()
+        member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
+        member.kill()
+
+    def _power(self) -> None:
+        """One machine, or all of them."""
+        members = list(self._world.members.values()) if self._dice.random() < 0.2 else [self._any()]
+        for member in members:
+            member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
+            member.kill(power=True)
+
+    def _stop(self) -> None:
+        self._any().stop()
+
+    def _wipe(self) -> None:
+        """The disk of a broker: what a controller's has the other controllers need to go on."""
+        member = self._any(controllers=False)
+        member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
+        member.wipe()
+
+    def _freeze(self) -> None:
+        """A process stands still, for less than a session or for more."""
+        process = self._any().process
+        if process is not None and process.alive and not process.frozen:
+            process.frozen = True
+            self._later(self._dice.choice((1.0, 12.0)), self._world.loop.thaw, process)
+
+    def _cut(self) -> None:
+        """One direction, or both."""
+        one, other = self._any().id, self._any().id
+        self._world.cuts.add((one, other))
+        if self._dice.random() < 0.5:
+            self._world.cuts.add((other, one))
+        self._later(_CUT_SECONDS, self._world.heal)
+
+    def _isolate(self) -> None:
+        """One node hears nobody, or is heard by nobody, or both."""
+        node_id, way = self._any().id, self._dice.randrange(3)
+        for other in self._world.members:
+            if other != node_id:
+                self._world.cuts |= {(node_id, other)} if way != 0 else set()
+                self._world.cuts |= {(other, node_id)} if way != 1 else set()
+        self._later(_CUT_SECONDS, self._world.heal)
+
+    def _reset(self) -> None:
+        self._world.loop.network.reset_some(self._dice.choice((0.2, 1.0)))
+
+    def _slow(self) -> None:
+        process = self._any().process
+        if process is not None:
+            process.thread_delay = _SLOW
+            self._later(_CUT_SECONDS, setattr, process, "thread_delay", 1.0)
+
+    def _clock(self) -> None:
+        """The wall clock of a machine is set, to the future or to the past."""
+        self._any().clock.jump(self._dice.choice((-1, 1)) * self._dice.randrange(3_600_000))
+
+    def _well(self, member: Member) -> None:
+        process = member.process
+        if process is not None:
+            process.thread_delay = 1.0
+            if process.frozen:
+                self._world.loop.thaw(process)
+
+
+_KINDS: Final[dict[str, Callable[[Faults], None]]] = {
+    "kill": Faults._kill,
+    "power": Faults._power,
+    "stop": Faults._stop,
+    "wipe": Faults._wipe,
+    "freeze": Faults._freeze,
+    "cut": Faults._cut,
+    "isolate": Faults._isolate,
+    "reset": Faults._reset,
+    "slow": Faults._slow,
+    "clock": Faults._clock,
+}

@@ -1,0 +1,35 @@
+"""The part of a run that its members, administrators and faults see."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Protocol
+
+from sim.cluster.plan import Plan
+from sim.trace import Trace
+from sim.under.loop import VirtualLoop
+from sim.under.process import Process
+
+__all__ = ["Surroundings"]
+
+
+class Surroundings(Protocol):
+    """One run."""
+
+    plan: Plan
+    dice: random.Random
+    trace: Trace
+    loop: VirtualLoop
+    voter_ids: tuple[int, ...]
+    members: dict[int, Any]
+    facts: Any
+    cuts: set[tuple[int, int]]
+    """Directions (from, to) between nodes in which nothing passes."""
+
+    def started(self, member: Any, process: Process, /) -> None:
+        """A process of a member begins."""
+        ...
+
+    def heal(self) -> None:
+        """Let everything pass."""
+        ...

@@ -1,0 +1,205 @@
+"""One run of a whole cluster: everything made from one seed, broken for a while, then looked at until it is well."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sim.cluster.admin import Admin
+from sim.cluster.checker import Checker
+from sim.cluster.facts import Facts
+from sim.cluster.faults import Faults
+from sim.cluster.member import CONTROLLER_PORT, Member
+from sim.cluster.plan import Plan
+from sim.model import Violation
+from sim.trace import Trace
+from sim.under.loop import VirtualLoop
+from sim.under.process import Process
+from sim.under.spawner import SimSpawner
+from sim.under.threads import VirtualLock, VirtualTimer
+from sim.world import LogLines
+from stratalog.wire.topic import uuid_text
+
+__all__ = ["Outcome", "World", "run_seed"]
+
+RECOVERY_SECONDS: Final = 60.0
+"""The cluster has to be well within this time of the last fault."""
+_STEPS_MAX: Final = 1_000_000
+_LOOK_SECONDS: Final = 0.25
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended: ``problem`` is None if every promise was kept."""
+
+    seed: int
+    problem: str | None
+    digest: str
+    steps: int
+    seconds: float
+    epochs: int
+    images: int
+    fenced: int
+    answered: int
+    lines: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+class World:
+    """Everything of one run."""
+
+    def __init__(self, seed: int, trace: Trace, directory: str, plan: Plan | None = None) -> None:
+        self.dice = random.Random(seed)
+        self.trace = trace
+        drawn = Plan.draw(random.Random(self.dice.getrandbits(64)))
+        self.plan = plan or drawn
+        self.loop = VirtualLoop(random.Random(self.dice.getrandbits(64)), trace)
+        trace.now = self.loop.time
+        trace.hidden = directory
+        self.loop.spawner = SimSpawner(self.loop)
+        self.loop.network.slow = self.plan.slow
+        self.loop.network.is_cut = self._is_cut
+        self.cuts: set[tuple[int, int]] = set()
+        self.process = Process("world")
+        self.facts = Facts()
+        self.checker = Checker(self)
+        self._machines: dict[Process, Member] = {}
+        self.buried: list[Process] = []
+        self.loop.after_event = self._after_event
+        self._entropy = random.Random(self.dice.getrandbits(64))
+        self.voter_ids = tuple(range(1, self.plan.controllers + 1))
+        self.members = {
+            node_id: Member(self, node_id, f"{directory}/{node_id}", is_controller=node_id in self.voter_ids)
+            for node_id in range(1, self.plan.controllers + self.plan.brokers + 1)
+        }
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run to the end. Raises `Violation`, and whatever else went wrong."""
+        real_entropy, real_lock, real_timer = os.urandom, threading.Lock, threading.Timer
+        os.urandom, threading.Lock = self._entropy.randbytes, VirtualLock  # type: ignore[assignment,misc]
+        threading.Timer = VirtualTimer  # type: ignore[assignment,misc]
+        try:
+            self._format()
+            main = self.process.spawn(self.loop, self._main())
+            self.loop.run_until_complete(main)
+        finally:
+            os.urandom, threading.Lock, threading.Timer = real_entropy, real_lock, real_timer  # type: ignore[misc]
+            for process in [*self.buried, self.process]:
+                process.kill()
+                process.bury()
+            self.loop.close()
+
+    def _format(self) -> None:
+        ids = {node_id: self._entropy.randbytes(16) for node_id in self.voter_ids}
+        voters = ",".join(f"{one}@127.0.0.1:{CONTROLLER_PORT + one}:{uuid_text(ids[one])}" for one in self.voter_ids)
+        for member in self.members.values():
+            member.format(voters if member.is_controller else None)
+
+    async def _main(self) -> None:
+        self.trace.note("world", f"{self.plan}")
+        lives = [asyncio.ensure_future(member.supervise()) for member in self.members.values()]
+        await self._until_well(lives, "the beginning")
+        admins = [Admin(self, name, random.Random(self.dice.getrandbits(64))) for name in ("a", "b")]
+        working = [asyncio.ensure_future(admin.run()) for admin in admins]
+        faults = Faults(self, random.Random(self.dice.getrandbits(64)))
+        await self._wait(asyncio.ensure_future(faults.run()), [*lives, *working])
+        await self._until_well([*lives, *working], "the last fault", steady=False)
+        answered = self.facts.answered
+        await self._wait(asyncio.ensure_future(asyncio.sleep(RECOVERY_SECONDS / 4)), [*lives, *working])
+        if self.facts.answered == answered:
+            raise Violation("after the recovery no command was answered")
+        for one in working:
+            one.cancel()
+        await asyncio.wait(working)
+        await self._until_well(lives, "the last command")
+        self.checker.final()
+        for one in lives:
+            one.cancel()
+
+    async def _wait(self, wanted: asyncio.Task[Any], others: list[asyncio.Task[Any]]) -> None:
+        """Wait for one; an error of any task is raised."""
+        await asyncio.wait([wanted, *others], return_when=asyncio.FIRST_COMPLETED)
+        for task in [wanted, *others]:
+            if task.done():
+                task.result()
+
+    async def _until_well(self, tasks: list[asyncio.Task[Any]], since: str, *, steady: bool = True) -> None:
+        """Wait until nothing is wrong any more. Raises `Violation`."""
+        end = self.loop.time() + RECOVERY_SECONDS
+        while (problem := self.checker.problem()) is not None:
+            if not steady and problem.startswith("images"):
+                return  # commands go on
+            if self.loop.time() > end:
+                raise Violation(f"{RECOVERY_SECONDS} s after {since}: {problem}")
+            await self._wait(asyncio.ensure_future(asyncio.sleep(_LOOK_SECONDS)), tasks)
+
+    # -- what members and faults ask for -------------------------------------------------------------------------------
+
+    def started(self, member: Member, process: Process) -> None:
+        """A process of a member begins."""
+        self._machines[process] = member
+        self.buried.append(process)
+        process.on_death.append(lambda: self.checker.gone(member))
+
+    def _is_cut(self, source: Process, target: Process) -> bool:
+        if not self.cuts:
+            return False
+        one, other = self._machines.get(source), self._machines.get(target)
+        return one is not None and other is not None and (one.id, other.id) in self.cuts
+
+    def heal(self) -> None:
+        """Let everything pass."""
+        self.cuts.clear()
+        self.loop.network.heal()
+
+    def _after_event(self, process: Process) -> None:
+        member = self._machines.get(process)
+        if member is not None:
+            self.checker.after_event(member)
+        if self.loop.failures:
+            raise Violation(self.loop.failures[0])
+        if self.loop.steps > _STEPS_MAX:
+            raise Violation(f"{_STEPS_MAX} steps and still not at the end: something runs in circles")
+
+
+def run_seed(
+    seed: int, *, lines: int = 60, out: Callable[[str], object] | None = None, plan: Plan | None = None
+) -> Outcome:
+    """Run one seed."""
+    trace = Trace(lines, out)
+    directory = tempfile.mkdtemp(prefix="stratalog-sim-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: PTH112
+    problem: str | None = None
+    world = World(seed, trace, directory, plan)
+    with LogLines.into(world.loop, trace):
+        try:
+            world.run()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
+            problem = f"{type(error).__name__}: {error}"
+            if not isinstance(error, Violation):
+                trace.keep_error(error)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+    trace.note("end", f"{problem or 'well'} after {world.loop.steps} steps")
+    checker = world.checker
+    return Outcome(
+        seed,
+        problem,
+        trace.digest,
+        world.loop.steps,
+        world.loop.time(),
+        max(checker.offices, default=0),
+        checker.images_seen,
+        checker.fenced,
+        world.facts.answered,
+        list(trace.lines),
+        trace.errors,
+    )

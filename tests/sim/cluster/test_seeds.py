@@ -1,0 +1,25 @@
+"""Runs of a whole cluster, each with its own faults: one by default, 200 in ``make test-slow``."""
+
+import pytest
+
+from sim.cluster.__main__ import CLUSTER
+from sim.cluster.plan import Plan
+from sim.cluster.world import run_seed
+
+SMALL = Plan(controllers=3, brokers=2, faults=("kill",), fault_every=1.0, fault_seconds=4.0, pause_every=0.2)
+
+
+def test_a_small_cluster_keeps_its_promises():
+    """Three controllers and two brokers; a kill each second."""
+    outcome = run_seed(1, plan=SMALL)
+    assert outcome.problem is None, CLUSTER.report(outcome, outcome.lines)
+    assert outcome.answered > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_every_promise_is_kept(seed):
+    """A failing seed prints its last events and the command that repeats it."""
+    outcome = run_seed(seed)
+    assert outcome.problem is None, CLUSTER.report(outcome, outcome.lines)
+    assert outcome.answered > 0
