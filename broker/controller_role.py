@@ -31,21 +31,16 @@ from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.controller.controller import ConfigRules, TopicRules
-from stratalog.metadata.image.brokers_image import SupportedLevels
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT
 from stratalog.metadata.image.difference import ImageChange
-from stratalog.metadata.image.features import SUPPORTED_FEATURES
+from stratalog.metadata.image.features import NODE_FEATURES
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
-from stratalog.metadata.quorum.checkpoint import KRAFT_VERSION_MAX
 from stratalog.metadata.raft.messages import NO_LEADER
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
 
-__all__ = ["NODE_FEATURES", "ControllerRole"]
-
-NODE_FEATURES = {**SUPPORTED_FEATURES, "kraft.version": SupportedLevels(0, KRAFT_VERSION_MAX)}
-"""The features that a node of a cluster announces when it registers."""
+__all__ = ["ControllerRole"]
 
 
 class _PlainNames:

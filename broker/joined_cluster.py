@@ -15,7 +15,7 @@ from typing import Final
 
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.control.producer_ids import ProducerIds
-from stratalog.broker.controller_role import NODE_FEATURES, ControllerRole
+from stratalog.broker.controller_role import ControllerRole
 from stratalog.broker.lifecycle.lifecycle_events import Phase
 from stratalog.broker.membership import Membership, MembershipServices
 from stratalog.broker.node_cluster import BrokerHalf, BrokerState
@@ -25,6 +25,7 @@ from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.image.difference import ImageChange, difference
 from stratalog.metadata.image.directory_ids import is_reserved
+from stratalog.metadata.image.features import NODE_FEATURES
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.metadata.settings.cluster_roles import ClusterRoles
 from stratalog.metadata.settings.configs import ConfigResolver

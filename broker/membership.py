@@ -6,7 +6,7 @@ and those who use them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,7 +36,7 @@ class MembershipServices:
     links: LinkMaking
     rack: str | None
     listeners: dict[str, ListenerAddress]
-    features: dict[str, SupportedLevels]
+    features: Mapping[str, SupportedLevels]
     directories: Callable[[], tuple[Uuid, ...]]
     """The log directories that are online."""
     previous_broker_epoch: int

@@ -2,7 +2,7 @@
 
 Behaviour: computed from the dispatch table, so it cannot lie; an unknown version is answered by the dispatcher with a
 v0 body (KIP-511). Version 3 checks how the client names itself; features that may be at level 0 are listed from version
-4 on (KAFKA-17011).
+4 on (KAFKA-17011). The level of ``kraft.version`` is the quorum's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
-from stratalog.metadata.image.features import SUPPORTED_FEATURES
+from stratalog.metadata.image.features import KRAFT_VERSION, NODE_FEATURES
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.api_versions import (
     ApiVersion,
@@ -36,21 +36,22 @@ def handle(context: Context, request: ApiVersionsRequest) -> Message:
     names = (request.client_software_name, request.client_software_version)
     if version >= _NAMED_SINCE and not all(map(_SOFTWARE.fullmatch, names)):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    image = context.broker.image
+    image, kraft_version = context.broker.image, context.broker.quorum.kraft_version
+    levels = image.features if kraft_version == 0 else {**image.features, KRAFT_VERSION: kraft_version}
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=first, max_version=last)
             for key, first, last in context.dispatcher.advertised()
         ],
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=levels.minimum, max_version=levels.maximum)
-            for name, levels in SUPPORTED_FEATURES.items()
-            if levels.minimum > 0 or version >= _ZERO_LEVEL_SINCE
+            SupportedFeatureKey(name=name, min_version=range_.minimum, max_version=range_.maximum)
+            for name, range_ in NODE_FEATURES.items()
+            if range_.minimum > 0 or version >= _ZERO_LEVEL_SINCE
         ],
         finalized_features_epoch=image.provenance.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(levels.items())
         ],
     )
 

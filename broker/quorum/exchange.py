@@ -44,6 +44,15 @@ class Exchange:
         """Drop the answers to come: the machine that has asked is gone."""
         self._life += 1
 
+    def carriers(self) -> dict[type[act.Action], Callable[[Any], None]]:
+        """What carries out each action of this part."""
+        return {
+            act.Send: self.send,
+            act.Reply: self.reply,
+            act.ReplyWithRecords: self.reply_with_records,
+            act.ReplyWithSnapshot: self.reply_with_snapshot,
+        }
+
     def send(self, action: act.Send) -> None:
         """Send a request; its answer, or that there is none, becomes an event."""
         self._beside(self._ask(action, self._life))

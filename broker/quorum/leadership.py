@@ -99,6 +99,17 @@ class QuorumView(Protocol):
         KAFKA_STORAGE_ERROR if the log cannot be written.
         """
 
+    @property
+    def kraft_version(self) -> int:
+        """The committed level of ``kraft.version``: 0 static voters, 1 voters that change."""
+
+    def upgrade(self, level: int, /, *, validate_only: bool = False) -> asyncio.Future[int]:
+        """Raise ``kraft.version`` to ``level``; done once the level and the voters are committed and applied.
+
+        With ``validate_only`` nothing is written. Raises `KafkaError` NOT_CONTROLLER where this node does not decide, and
+        fails with it if the leadership goes; fails with INVALID_UPDATE_VERSION, whose text says why.
+        """
+
     def describe(self) -> QuorumStatus:
         """All replicas, and how far they are. Raises `KafkaError` NOT_LEADER_OR_FOLLOWER where this node does not lead."""
 

@@ -63,6 +63,18 @@ class LogChanges:
         self._placed = None
         self._life += 1
 
+    def carriers(self) -> dict[type[act.Action], Callable[[Any], None]]:
+        """What carries out each action of this part."""
+        return {
+            act.Append: self.append,
+            act.Flush: self.flush,
+            act.Truncate: self.truncate,
+            act.DeleteLogBefore: self.delete_before,
+            act.WriteSnapshot: self.write_snapshot,
+            act.WriteSnapshotChunk: self.keep_chunk,
+            act.LoadSnapshot: self.load_snapshot,
+        }
+
     # -- appends -------------------------------------------------------------------------------------------------------
 
     def place(self, batch: Batch) -> None:

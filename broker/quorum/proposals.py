@@ -13,6 +13,7 @@ from stratalog.broker.quorum.publishing import Publisher
 from stratalog.metadata.image.features import METADATA_VERSION
 from stratalog.metadata.image.image import Provenance
 from stratalog.metadata.image.record_values import record_values
+from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import Proposed
 from stratalog.metadata.raft.messages import Batch
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -41,6 +42,7 @@ class Proposals:
         self._publisher = publisher
         self._beside = beside
         self._written: dict[asyncio.Future[int], None] = {}
+        self._upgrades: dict[asyncio.Future[int], None] = {}
 
     async def wait_answered(self, seconds: float) -> None:
         """Wait until every proposal that was written has its answer, for so long at most."""
@@ -66,6 +68,30 @@ class Proposals:
         self._beside(self._answer(done, end_offset))
         return Proposed(done, epoch, len(records), data)
 
+    def upgrade(self) -> asyncio.Future[int]:
+        """The outcome of an `UpgradeProposed` with this token. The machine itself writes its records."""
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._upgrades[done] = None
+        return done
+
+    def accepted(self, action: act.Accepted) -> None:
+        """An upgrade is in the log, and is answered when it is applied; `place` has noted all others."""
+        done = action.token
+        if done in self._upgrades:
+            del self._upgrades[done]
+            self._written[done] = None
+            self._beside(self._answer(done, action.end_offset))
+
+    def refused(self, action: act.Refused) -> None:
+        """Answer an upgrade that cannot be made."""
+        done = action.token
+        if done not in self._upgrades:
+            raise RuntimeError(f"the quorum refused a proposal that is in the log already: {action.error.name}")
+        del self._upgrades[done]
+        moved = action.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not done.done():
+            done.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER if moved else action.error, action.message))
+
     async def _answer(self, done: asyncio.Future[int], end_offset: int) -> None:
         try:
             await self._publisher.reached(end_offset)
@@ -78,7 +104,7 @@ class Proposals:
 
     def fail(self, error: KafkaError) -> None:
         """Answer all that wait with an error; their records may be committed yet, or not."""
-        written, self._written = self._written, {}
+        written, self._written, self._upgrades = (*self._written, *self._upgrades), {}, {}
         for done in written:
             if not done.done():
                 done.set_exception(KafkaError(error.code, error.message))

@@ -34,7 +34,7 @@ from stratalog.broker.quorum.state_writing import StateWriting
 from stratalog.broker.quorum.status import status_of
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.raft import actions as act
-from stratalog.metadata.raft.events import Event, HandOver, Proposed, Received, Shutdown, Tick
+from stratalog.metadata.raft.events import Event, HandOver, Proposed, Received, Shutdown, Tick, UpgradeProposed
 from stratalog.metadata.raft.messages import Answer, Request
 from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.states import Leader
@@ -101,26 +101,16 @@ class Quorum:
         parts, view = self._parts, self._parts.view()
         return Raft(parts.identity, view, parts.state(view), timeouts=parts.timeouts)
 
-    def _carriers(self) -> dict[type, Callable[[Any], None]]:
+    def _carriers(self) -> dict[type[act.Action], Callable[[Any], None]]:
         """The function that carries out each action; `StoreQuorumState` alone holds up what follows."""
-        changes, exchange = self._changes, self._exchange
         return {
-            act.Send: exchange.send,
-            act.Reply: exchange.reply,
-            act.ReplyWithRecords: exchange.reply_with_records,
-            act.ReplyWithSnapshot: exchange.reply_with_snapshot,
-            act.Append: changes.append,
-            act.Flush: changes.flush,
-            act.Truncate: changes.truncate,
-            act.DeleteLogBefore: changes.delete_before,
-            act.WriteSnapshot: changes.write_snapshot,
-            act.WriteSnapshotChunk: changes.keep_chunk,
-            act.LoadSnapshot: changes.load_snapshot,
+            **self._exchange.carriers(),
+            **self._changes.carriers(),
             act.Committed: self._committed,
             act.BecameLeader: self._became_leader,
             act.LostLeadership: self._lost_leadership,
-            act.Accepted: lambda _accepted: None,  # `Proposals.place` has noted it
-            act.Refused: self._refused,
+            act.Accepted: self._proposals.accepted,
+            act.Refused: self._proposals.refused,
             act.ShutDown: self._shut_down,
             act.Stop: self._stop,
         }
@@ -170,6 +160,11 @@ class Quorum:
         return self._raft.high_watermark
 
     @property
+    def kraft_version(self) -> int:
+        """The committed level of ``kraft.version``: 0 static voters, 1 voters that change."""
+        return self._raft.log.kraft_version_at(max(self._raft.high_watermark, 0))
+
+    @property
     def log_end_offset(self) -> int:
         """The offset behind the last record of this node's log."""
         return self._raft.log.end_offset
@@ -194,6 +189,12 @@ class Quorum:
         """
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._take(Proposal(tuple(records), epoch, done))
+        return done
+
+    def upgrade(self, level: int, *, validate_only: bool = False) -> asyncio.Future[int]:
+        """Raise ``kraft.version``, see `QuorumView.upgrade`."""
+        epoch, done = self.active_epoch, self._proposals.upgrade()
+        self._take(UpgradeProposed(done, epoch, level, validate_only))
         return done
 
     def describe(self) -> QuorumStatus:
@@ -317,8 +318,10 @@ class Quorum:
         return KafkaError(ErrorCode.NOT_CONTROLLER, f"{why}: node {self.node_id}, epoch {self._raft.role.epoch}")
 
     def _refuse(self, event: Event | Proposal) -> None:
-        if isinstance(event, Proposal):
-            event.done.set_exception(self._not_controller("this node is stopping"))
+        if isinstance(event, Proposal | UpgradeProposed):
+            done = event.done if isinstance(event, Proposal) else event.token
+            if not done.done():
+                done.set_exception(self._not_controller("this node is stopping"))
         elif isinstance(event, Received):
             event.token.cancel()
 
@@ -405,9 +408,6 @@ class Quorum:
     def _lost_leadership(self, action: act.LostLeadership) -> None:
         self._office.leave(action.epoch)
         self._proposals.fail(self._not_controller("the leadership has changed; the outcome is not known"))
-
-    def _refused(self, action: act.Refused) -> None:
-        raise RuntimeError(f"the quorum refused a proposal that is in the log already: {action.error.name}")
 
     def _shut_down(self, _action: act.ShutDown) -> None:
         if self._may_end is not None and not self._may_end.done():

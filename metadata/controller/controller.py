@@ -45,7 +45,7 @@ from stratalog.metadata.controller.elections import (
     electing_leaders,
     electing_uncleanly,
 )
-from stratalog.metadata.controller.features import FeatureUpdate, UpgradeType, update_features
+from stratalog.metadata.controller.features import FeatureUpdate, UpgradeType, kraft_version_wanted, update_features
 from stratalog.metadata.controller.heartbeat_commands import (
     HeartbeatAnswer,
     answering_heartbeat,
@@ -115,6 +115,7 @@ __all__ = [
     "fencing_silent_brokers",
     "forgetting_broker",
     "incremental_alter_configs",
+    "kraft_version_wanted",
     "legacy_alter_configs",
     "new_partitions",
     "reassigning_partitions",

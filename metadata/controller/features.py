@@ -15,7 +15,9 @@ from stratalog.metadata.image.decision import Decision
 from stratalog.metadata.image.features import (
     ELIGIBLE_LEADER_REPLICAS,
     ELIGIBLE_SINCE,
+    KRAFT_VERSION,
     METADATA_VERSION,
+    NODE_FEATURES,
     REGISTER_CONTROLLER_SINCE,
     SUPPORTED_FEATURES,
     has_eligible_leader_replicas,
@@ -26,7 +28,9 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import ClearElrRecord, FeatureLevelRecord
 from stratalog.wire.schema import Message
 
-__all__ = ["FeatureUpdate", "UpgradeType", "update_features"]
+__all__ = ["FeatureUpdate", "UpgradeType", "kraft_version_wanted", "update_features"]
+
+_FAILED = "The update failed for all features since the following feature had an error: "
 
 
 class UpgradeType(IntEnum):
@@ -68,10 +72,7 @@ def update_features(
     for _, update in sorted(last.items()):
         why = _why_not(image, update, last, _Nodes(node_id, supported, voters))
         if why is not None:
-            raise KafkaError(
-                ErrorCode.INVALID_UPDATE_VERSION,
-                f"The update failed for all features since the following feature had an error: {why}",
-            )
+            raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{_FAILED}{why}")
     records: list[Message] = []
     if ELIGIBLE_LEADER_REPLICAS in last and last[ELIGIBLE_LEADER_REPLICAS].level > 0:
         records += one_minimum_records(image, min_in_sync_replicas)
@@ -79,6 +80,27 @@ def update_features(
             records.append(ClearElrRecord(topic_name=""))  # of an earlier time: others have gone on since
     records += [FeatureLevelRecord(name=each.name, feature_level=each.level) for each in last.values()]
     return Decision(() if validate_only else tuple(records), None)
+
+
+def kraft_version_wanted(
+    image: ClusterImage, updates: Sequence[FeatureUpdate], *, node_id: int, present: int
+) -> int | None:
+    """The level to which the quorum is to raise ``kraft.version``, which is ``present``; None where no change names it.
+
+    No record of the controller holds this level. Every registered broker and controller has to support it. Raises
+    `KafkaError` INVALID_UPDATE_VERSION.
+    """
+    update = {update.name: update for update in updates}.get(KRAFT_VERSION)
+    if update is None:
+        return None
+    nodes = _Nodes(node_id, NODE_FEATURES, ())
+    reason = _unsupported(image, update, nodes) or _wrong_direction(present, update)
+    if reason is None and update.level < present:
+        reason = "Can't downgrade the version of this feature."
+    if reason is not None:
+        why = f"Invalid update version {update.level} for feature {update.name}. {reason}"
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{_FAILED}{why}")
+    return update.level
 
 
 class _Nodes(NamedTuple):
@@ -93,7 +115,9 @@ def _why_not(
     image: ClusterImage, update: FeatureUpdate, updates: Mapping[str, FeatureUpdate], nodes: _Nodes
 ) -> str | None:
     reason = (
-        _unsupported(image, update, nodes) or _wrong_direction(image, update) or _missing_level(image, update, updates)
+        _unsupported(image, update, nodes)
+        or _wrong_direction(image.features.get(update.name, 0), update)
+        or _missing_level(image, update, updates)
     )
     if reason is not None:
         return f"Invalid update version {update.level} for feature {update.name}. {reason}"
@@ -108,8 +132,7 @@ def _why_not(
     return None
 
 
-def _wrong_direction(image: ClusterImage, update: FeatureUpdate) -> str | None:
-    present = image.features.get(update.name, 0)
+def _wrong_direction(present: int, update: FeatureUpdate) -> str | None:
     if update.level < present and update.upgrade_type == UpgradeType.UPGRADE:
         return (
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from stratalog.metadata.image.brokers_image import SupportedLevels
+from stratalog.metadata.quorum.checkpoint import KRAFT_VERSION_MAX
 from stratalog.wire.errors import Invalid
 from stratalog.wire.records.metadata import (
     BrokerRegistrationChangeRecord,
@@ -27,7 +28,9 @@ __all__ = [
     "ELIGIBLE_LEADER_REPLICAS",
     "ELIGIBLE_SINCE",
     "EPOCH_RISES_ON_SHRINK_BELOW",
+    "KRAFT_VERSION",
     "METADATA_VERSION",
+    "NODE_FEATURES",
     "REGISTER_CONTROLLER_SINCE",
     "SUPPORTED_FEATURES",
     "TRANSACTIONS_SINCE",
@@ -41,6 +44,8 @@ __all__ = [
 ]
 
 METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+"""0 static voters, 1 voters that change (KIP-853). Its level stands in a control record, and in no image."""
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 EPOCH_RISES_ON_SHRINK_BELOW: Final = 12
@@ -60,7 +65,12 @@ SUPPORTED_FEATURES: Final[Mapping[str, SupportedLevels]] = MappingProxyType(
         "group.version": SupportedLevels(0, 1),
     }
 )
-"""The features that a node announces when it registers, and in ApiVersions."""
+"""The features whose levels stand in the image."""
+
+NODE_FEATURES: Final[Mapping[str, SupportedLevels]] = MappingProxyType(
+    {**SUPPORTED_FEATURES, KRAFT_VERSION: SupportedLevels(0, KRAFT_VERSION_MAX)}
+)
+"""The features that a node of a cluster announces when it registers, and in ApiVersions."""
 
 BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
     {METADATA_VERSION: 30, "group.version": 1, "transaction.version": 2}

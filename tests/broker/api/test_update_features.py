@@ -56,3 +56,13 @@ def test_validation_changes_nothing(broker):
     assert ask(broker, ("transaction.version", 1, SAFE), validate_only=True).error_code == 0
     assert ask(broker, ("metadata.version", 29, SAFE), validate_only=True).error_code == 95
     assert levels(broker)["transaction.version"] == 2
+
+
+def test_a_node_that_is_alone_keeps_its_kraft_version(broker):
+    """Its level is shown only above 0; where no other node can take part, there is nothing to be raised."""
+    assert "kraft.version" not in levels(broker)
+    assert ask(broker, ("kraft.version", 0, UPGRADE)).error_code == 0
+    answer = ask(broker, ("kraft.version", 1, UPGRADE), ("transaction.version", 1, SAFE))
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "kraft.version" in answer.error_message
+    assert levels(broker)["transaction.version"] == 2

@@ -8,6 +8,7 @@ import pytest
 from stratalog.broker.quorum.batches import parse_batches
 from stratalog.broker.quorum.proposals import Proposal, Proposals
 from stratalog.metadata.image.image import EMPTY_IMAGE
+from stratalog.metadata.raft.actions import Accepted, Refused
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import NoOpRecord
 
@@ -94,3 +95,39 @@ async def test_a_waiting_proposal_hears_once_that_the_leadership_has_gone(made):
     made.reached.set()
     await asyncio.gather(*made.tasks)
     made.proposals.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "gone"))
+
+
+async def test_an_upgrade_is_answered_once_it_is_applied(made):
+    """Its records are the machine's; the end of the range counts."""
+    done = made.proposals.upgrade()
+    made.proposals.accepted(Accepted(done, 10, 12))
+    await asyncio.sleep(0)
+    assert (made.placed, done.done()) == ([], False)
+    made.reached.set()
+    assert await done == 11
+
+
+async def test_an_upgrade_that_is_refused_says_why(made):
+    """A leadership that has gone is NOT_CONTROLLER: another node is to be asked."""
+    done, moved = made.proposals.upgrade(), made.proposals.upgrade()
+    made.proposals.refused(Refused(done, ErrorCode.INVALID_UPDATE_VERSION, "voters [3] are silent"))
+    made.proposals.refused(Refused(moved, ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here"))
+    with pytest.raises(KafkaError, match="silent") as refused:
+        await done
+    assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    with pytest.raises(KafkaError) as refused:
+        await moved
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    with pytest.raises(RuntimeError, match="in the log already"):
+        made.proposals.refused(Refused(proposal().done, ErrorCode.INVALID_UPDATE_VERSION))
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+async def test_an_upgrade_under_way_fails_with_the_leadership(made, accepted):
+    """Before it is in the log and after."""
+    done = made.proposals.upgrade()
+    if accepted:
+        made.proposals.accepted(Accepted(done, 10, 12))
+    made.proposals.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "gone"))
+    with pytest.raises(KafkaError, match="gone"):
+        await done

@@ -1,8 +1,11 @@
 """Changes of feature levels: what may go up, what may go down, and that all go or none."""
 
+from dataclasses import replace
+
 import pytest
 
-from stratalog.metadata.controller.controller import FeatureUpdate, UpgradeType, update_features
+from stratalog.metadata.controller.controller import FeatureUpdate, UpgradeType, kraft_version_wanted, update_features
+from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage, SupportedLevels
 from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import FeatureLevelRecord
@@ -135,3 +138,42 @@ def test_a_voter_that_has_not_registered_stops_every_change(cluster):
     with pytest.raises(KafkaError, match="controller 8 has not registered"):
         update_features(image, update, node_id=7, voters=(7, 8))
     assert update_features(image, update, node_id=7, voters=(7,)).records
+
+
+def wanted(image, *updates, present=0):
+    return kraft_version_wanted(image, updates, node_id=1, present=present)
+
+
+def running(image, *levels):
+    """The image with brokers that can run these levels of kraft.version."""
+    features = [{"kraft.version": SupportedLevels(0, level)} if level else {} for level in levels]
+    brokers = {number: BrokerImage(number, 1, bytes(16), {}, each) for number, each in enumerate(features, start=10)}
+    return replace(image, brokers=BrokersImage(brokers))
+
+
+def test_kraft_version_is_the_quorums():
+    """No record holds it; the last change that names it counts."""
+    image = running(EMPTY_IMAGE, 1, 1)
+    assert wanted(image, FeatureUpdate("group.version", 1)) is None
+    assert wanted(image, FeatureUpdate("kraft.version", 0), FeatureUpdate("kraft.version", 1)) == 1
+    assert wanted(image, FeatureUpdate("kraft.version", 1, SAFE), present=1) == 1
+
+
+@pytest.mark.parametrize(
+    ("levels", "update", "present", "sentence"),
+    [
+        ((1,), FeatureUpdate("kraft.version", 2), 0, "Local controller 1 only supports versions 0-1"),
+        ((1, 0), FeatureUpdate("kraft.version", 1), 0, "Broker 11 does not support this feature."),
+        ((1,), FeatureUpdate("kraft.version", -1), 0, "A feature version cannot be less than 0."),
+        ((1,), FeatureUpdate("kraft.version", 0), 1, "setting the upgrade type to either safe or unsafe downgrade."),
+        ((1,), FeatureUpdate("kraft.version", 0, UNSAFE), 1, "Can't downgrade the version of this feature."),
+        ((1,), FeatureUpdate("kraft.version", 1, SAFE), 0, "Can't downgrade to a newer version."),
+    ],
+)
+def test_kraft_version_goes_up_alone_and_where_all_can_run_it(levels, update, present, sentence):
+    """The text is Kafka's."""
+    with pytest.raises(KafkaError) as caught:
+        wanted(running(EMPTY_IMAGE, *levels), update, present=present)
+    assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert f"Invalid update version {update.level} for feature kraft.version. " in caught.value.message
+    assert caught.value.message.endswith(sentence)
