@@ -208,8 +208,10 @@ class Housekeeping:
         yield from self._services.directories.checkpoint_all_steps(self._all_partitions())
         self._services.tiering.checkpoint()
 
-    def _all_partitions(self) -> list[Kept]:
-        return [*(unified.partition for unified in self._services.hosted.table), self._services.metadata]
+    def _all_partitions(self) -> Iterator[Kept]:
+        yield self._services.metadata
+        for unified in self._services.hosted.table:
+            yield unified.partition
 
     def _remove_doomed(self) -> None:
         for directory in self._services.directories.online:

@@ -36,6 +36,11 @@ class CheckpointDraft(Generic[R]):
         self.count += name[1] not in rows
         rows[name[1]] = row
 
+    def holds(self, name: TopicPartition) -> bool:
+        """Whether there is a row."""
+        rows = self._rows.get(name[0])
+        return rows is not None and name[1] in rows
+
     def putting(self, rows: Iterable[tuple[TopicPartition, R]]) -> Iterator[None]:
         """Add many rows; pauses between them."""
         for count, (name, row) in enumerate(rows, 1):

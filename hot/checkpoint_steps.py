@@ -23,8 +23,10 @@ Store = Callable[[], None]
 """Writes a file. Raises `OSError`; then it may be called again."""
 
 T = TypeVar("T")
-Logs = Mapping[TopicPartition, Log]
+Logs = Callable[[], Iterable[Log]]
+"""The open logs, found anew for each draft."""
 
+_NAMES_PER_PAUSE: Final = 500
 _TRIES: Final = 3
 """After so many drafts that were overtaken by another checkpoint, the next one is made in one go."""
 
@@ -70,30 +72,32 @@ def _drafted(
 
 
 def _recovery_points(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> Generator[None, None, Store]:
-    points = dict(directory.recovery_points)
+    held = directory.recovery_points
+    changed: dict[TopicPartition, int] = {}
     cuts: list[tuple[Log, int]] = []
 
     def rows() -> Iterator[tuple[TopicPartition, int]]:
-        for name, log in logs.items():
-            if (cut := log.cycles.noted_cut) is not None:
+        for log in logs():
+            name, cut, point = log.topic_partition, log.cycles.noted_cut, log.flushed_offset
+            if cut is not None:
                 cuts.append((log, cut))
-            points[name] = point = log.flushed_offset
+            if held.get(name) != point:
+                changed[name] = point
             yield name, point
 
     draft = CheckpointDraft(number_rows)
-    yield from draft.putting(_others(points, logs))
     yield from draft.putting(rows())
-    yield from draft.writing()
-    draft.drop(gone)
-    for name in gone:
-        points.pop(name, None)
+    yield from _put_others(draft, held)
+    if changed or not directory.points_stored:
+        yield from draft.writing()
+        draft.drop(gone)
 
     def store() -> None:
-        if points != directory.recovery_points or not directory.points_stored:
+        if changed or not directory.points_stored:
             directory.changes.store_count += 1
             directory.points_stored = False
             _write_numbers(directory, checkpoint.RECOVERY_POINTS, draft)
-            directory.recovery_points = points
+            directory.recovery_points |= _without(changed, gone)
             directory.points_stored = True
         for log, cut in cuts:
             if log.topic_partition not in gone:
@@ -103,36 +107,36 @@ def _recovery_points(directory: LogDirectory, logs: Logs, gone: set[TopicPartiti
 
 
 def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> Generator[None, None, Store]:
-    bounds = dict(directory.bounds)
-    starts = dict(directory.log_start_offsets)
+    held, held_starts = directory.bounds, directory.log_start_offsets
+    changed: dict[TopicPartition, LogBounds] = {}
     draft = CheckpointDraft(bound_rows)
     of_starts = CheckpointDraft(number_rows)
 
     def rows() -> Iterator[tuple[TopicPartition, LogBounds]]:
-        for name, log in logs.items():
-            row, held = LogBounds(log.log_start_offset, log.gaps_below if log.may_have_gaps else None), bounds.get(name)
-            if row == held:
-                row = held  # thirty thousand new objects that stay would be the collector's, each time
+        for log in logs():
+            name, before = log.topic_partition, held.get(log.topic_partition)
+            row = LogBounds(log.log_start_offset, log.gaps_below if log.may_have_gaps else None)
+            if row != before:
+                changed[name] = row
             of_starts.put(name, row.log_start_offset)
-            bounds[name], starts[name] = row, row.log_start_offset
-            yield name, row
+            yield name, before if row == before and before is not None else row
 
-    yield from draft.putting(_others(bounds, logs))
-    yield from of_starts.putting(_others(starts, logs))
     yield from draft.putting(rows())
-    if bounds == directory.bounds and directory.bounds_stored:
+    if not changed and directory.bounds_stored:
         return lambda: None
+    yield from _put_others(draft, held)
+    yield from _put_others(of_starts, held_starts)
     yield from draft.writing()
     yield from of_starts.writing()
     draft.drop(gone)
     of_starts.drop(gone)
-    for name in gone:
-        bounds.pop(name, None)
-        starts.pop(name, None)
 
     def store() -> None:
         directory.changes.store_count += 1
-        directory.bounds, directory.log_start_offsets, directory.bounds_stored = bounds, starts, False
+        new = _without(changed, gone)
+        directory.bounds_stored = False
+        directory.bounds |= new
+        directory.log_start_offsets |= {name: row.log_start_offset for name, row in new.items()}
         _write_numbers(directory, checkpoint.LOG_START_OFFSETS, of_starts)
         content = framed_bounds(draft.pieces())
         checkpoint.write_durably(directory.files, f"{directory.path}/{LOG_BOUNDS}", content)
@@ -141,10 +145,17 @@ def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> G
     return store
 
 
-def _others(held: Mapping[TopicPartition, T], logs: Logs) -> Iterator[tuple[TopicPartition, T]]:
-    """The rows of partitions that are not open. No list of pairs: it would be the garbage collector's."""
-    for name in [one for one in held if one not in logs]:
-        yield name, held[name]
+def _put_others(draft: CheckpointDraft[T], held: Mapping[TopicPartition, T]) -> Iterator[None]:
+    """Put the rows of partitions that are not open. No list of pairs: it would be the garbage collector's."""
+    for count, name in enumerate(list(held), 1):
+        if name in held and not draft.holds(name):
+            draft.put(name, held[name])
+        if count % _NAMES_PER_PAUSE == 0:
+            yield
+
+
+def _without(rows: dict[TopicPartition, T], gone: set[TopicPartition]) -> dict[TopicPartition, T]:
+    return {name: row for name, row in rows.items() if name not in gone} if gone else rows
 
 
 def _high_watermarks(

@@ -198,8 +198,13 @@ class Directories:
 
     def checkpoint_all_steps(self, partitions: Iterable[Kept]) -> Generator[None, None, None]:
         """The same in steps."""
-        for directory, mine in self._grouped(partitions):
-            yield from self.checkpoint_steps(directory, mine)
+        grouped: dict[str, list[Kept]] = {directory.path: [] for directory in self.all}
+        for count, partition in enumerate(partitions, 1):
+            grouped[partition.directory.path].append(partition)
+            if count % _ROWS_PER_PAUSE == 0:
+                yield
+        for directory in self.all:
+            yield from self.checkpoint_steps(directory, grouped[directory.path])
             yield
 
     def checkpoint_one(self, directory: Directory, partitions: Sequence[Kept]) -> bool:
@@ -217,11 +222,7 @@ class Directories:
             return not partitions
         try:
             files, ballast = directory.files, directory.ballast
-            logs: dict[TopicPartition, Log] = {}
-            for count, one in enumerate(partitions, 1):
-                logs[one.topic_partition] = one.log
-                if count % _ROWS_PER_PAUSE == 0:
-                    yield
+            logs = partial(_logs, partitions)
             ballast.lend((yield from recovery_point_steps(files, logs)))
             yield
             ballast.lend((yield from bounds_steps(files, logs)))
@@ -284,6 +285,10 @@ class Directories:
         for partition in partitions:
             grouped[partition.directory.path].append(partition)
         return [(directory, grouped[directory.path]) for directory in self.all]
+
+
+def _logs(partitions: Iterable[Kept]) -> Iterator[Log]:
+    return (one.log for one in partitions)
 
 
 def _high_watermarks(partitions: Iterable[Kept]) -> Iterator[tuple[TopicPartition, int]]:

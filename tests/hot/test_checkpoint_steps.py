@@ -34,6 +34,9 @@ class World:
             self.logs[name] = log
             self.append(log)
 
+    def open(self):
+        return list(self.logs.values())
+
     def append(self, log, count=3):
         for _ in range(count):
             log.append_as_leader(build_batch([Record(0, 1, None, b"v")]), leader_epoch=1, now_ms=1)
@@ -72,8 +75,8 @@ def world(tmp_path, files):
 def test_the_files_are_those_that_are_written_in_one_go(world):
     """Byte for byte, rows in the same order; partitions that are not open keep their rows."""
     world.directory.recovery_points[TopicPartition("closed", 1)] = 77
-    world.write(recovery_point_steps(world.directory, world.logs))
-    world.write(bounds_steps(world.directory, world.logs))
+    world.write(recovery_point_steps(world.directory, world.open))
+    world.write(bounds_steps(world.directory, world.open))
     world.write(high_watermark_steps(world.directory, lambda: [(name, 2) for name in NAMES]))
     found = {
         name: Path(world.root, name).read_bytes() for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
@@ -98,12 +101,12 @@ def test_what_has_not_changed_is_not_written_again(world, monkeypatch):
     monkeypatch.setattr(checkpoint, "write_durably", noted)
     for _ in range(2):
         written.clear()
-        world.write(recovery_point_steps(world.directory, world.logs))
-        world.write(bounds_steps(world.directory, world.logs))
+        world.write(recovery_point_steps(world.directory, world.open))
+        world.write(bounds_steps(world.directory, world.open))
     assert written == []
     world.append(world.logs[NAMES[0]])
-    world.write(recovery_point_steps(world.directory, world.logs))
-    world.write(bounds_steps(world.directory, world.logs))
+    world.write(recovery_point_steps(world.directory, world.open))
+    world.write(bounds_steps(world.directory, world.open))
     assert written == [RECOVERY_POINTS]
 
 
@@ -111,10 +114,10 @@ def test_a_cut_that_comes_after_the_row_keeps_its_note(world):
     """The file says more than the log has: without the note a crash would read as lost data."""
     log = world.logs[NAMES[0]]
     log.truncate_to(2)
-    world.write(recovery_point_steps(world.directory, world.logs), between=lambda: log.truncate_to(1), at=5)
+    world.write(recovery_point_steps(world.directory, world.open), between=lambda: log.truncate_to(1), at=5)
     note = Path(log.directory, "truncation-checkpoint")
     assert note.exists()
-    world.write(recovery_point_steps(world.directory, world.logs))
+    world.write(recovery_point_steps(world.directory, world.open))
     assert world.read(RECOVERY_POINTS)[NAMES[0]] == 1
     assert not note.exists()
 
@@ -126,9 +129,9 @@ def test_what_another_checkpoint_wrote_meanwhile_is_not_taken_back(world):
     def delete_records():
         log.advance_log_start(2)
         for steps in (recovery_point_steps, bounds_steps):
-            world.write(steps(world.directory, world.logs))
+            world.write(steps(world.directory, world.open))
 
-    world.write(bounds_steps(world.directory, world.logs), between=delete_records, at=5)
+    world.write(bounds_steps(world.directory, world.open), between=delete_records, at=5)
     assert world.read(LOG_START_OFFSETS)[NAMES[1]] == 2
     assert world.bounds()[NAMES[1]].log_start_offset == 2
 
@@ -153,8 +156,8 @@ def test_a_partition_that_goes_meanwhile_has_no_row(world, at):
     """A new topic of its name would begin with the recovery point of the former, and look as if it had lost records."""
     rows = lambda: [(name, 2) for name in NAMES]  # noqa: E731 - one line
     makers = (
-        lambda: recovery_point_steps(world.directory, world.logs),
-        lambda: bounds_steps(world.directory, world.logs),
+        lambda: recovery_point_steps(world.directory, world.open),
+        lambda: bounds_steps(world.directory, world.open),
         lambda: high_watermark_steps(world.directory, rows),
     )
     for maker, gone in zip(makers, NAMES, strict=False):
@@ -179,7 +182,7 @@ def test_a_file_that_finds_no_room_is_written_when_it_is_stored_again(world, mon
         real(*arguments)
 
     monkeypatch.setattr(checkpoint, "write_durably", full)
-    for steps in (recovery_point_steps(world.directory, world.logs), bounds_steps(world.directory, world.logs)):
+    for steps in (recovery_point_steps(world.directory, world.open), bounds_steps(world.directory, world.open)):
         while True:
             try:
                 next(steps)
