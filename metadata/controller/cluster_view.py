@@ -15,7 +15,7 @@ from stratalog.metadata.image.configs_image import ConfigResource
 from stratalog.metadata.image.directory_ids import UNASSIGNED, is_online
 from stratalog.metadata.image.features import METADATA_VERSION, has_eligible_leader_replicas
 from stratalog.metadata.image.image import ClusterImage
-from stratalog.metadata.image.partition_index import PartitionKey, ScannedPartitions
+from stratalog.metadata.image.partition_index import ScannedPartitions
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.metadata.settings.resolution import NOTHING, ConfigResolver
 from stratalog.wire.topic import Uuid
@@ -66,13 +66,13 @@ def _replication_settings(resolver: ConfigResolver, overrides: Mapping[str, str]
 class Partitions(Protocol):
     """An index of partitions, as `PartitionIndex` is one."""
 
-    def held_by(self, broker_id: int) -> Iterator[PartitionKey]:
+    def held_by(self, broker_id: int) -> Iterator[tuple[Uuid, int]]:
         """The partitions that a broker is assigned."""
 
-    def leaderless(self) -> Iterator[PartitionKey]:
+    def leaderless(self) -> Iterator[tuple[Uuid, int]]:
         """The partitions without a leader."""
 
-    def not_preferred(self) -> Iterator[PartitionKey]:
+    def not_preferred(self) -> Iterator[tuple[Uuid, int]]:
         """The partitions that another replica than the preferred one leads, or none."""
 
     def leads_any(self, broker_id: int) -> bool:
@@ -131,7 +131,7 @@ class ClusterView:
     def _partitions(self) -> Partitions:
         return ScannedPartitions(self.image) if self.index is None else self.index
 
-    def _found(self, keys: Iterable[PartitionKey]) -> Iterator[Held]:
+    def _found(self, keys: Iterable[tuple[Uuid, int]]) -> Iterator[Held]:
         """Each when it is asked for: decisions about very many partitions are made in steps."""
         by_id = self.image.topics.by_id
         for topic_id, number in keys:

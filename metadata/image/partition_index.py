@@ -22,7 +22,7 @@ __all__ = ["EMPTY_INDEX", "PartitionIndex", "PartitionKey", "ScannedPartitions"]
 
 
 class PartitionKey(NamedTuple):
-    """A partition of a topic by its id."""
+    """A partition of a topic by its id, as others name it."""
 
     topic_id: Uuid
     number: int
@@ -30,7 +30,10 @@ class PartitionKey(NamedTuple):
 
 _KEYS_PER_PAUSE: Final = 500
 
-_Keys = Mapping[PartitionKey, None]
+_Key = tuple[Uuid, int]
+"""A `PartitionKey` to be kept: the garbage collector looks at a plain tuple once, and at a named one each time."""
+
+_Keys = Mapping[_Key, None]
 _NONE: Final[_Keys] = MappingProxyType({})
 
 
@@ -54,18 +57,18 @@ class PartitionIndex:
     def making(cls, image: ClusterImage) -> Generator[None, None, PartitionIndex]:
         """The same in steps, some hundred partitions each."""
         topics = image.topics.by_id.items()
-        keys = (PartitionKey(id_, number) for id_, topic in topics for number in topic.partitions)
+        keys = ((id_, number) for id_, topic in topics for number in topic.partitions)
         return (yield from _updating(cls(), EMPTY_IMAGE, image, keys))
 
-    def held_by(self, broker_id: int) -> Iterator[PartitionKey]:
+    def held_by(self, broker_id: int) -> Iterator[_Key]:
         """The partitions that a broker is assigned, in one and the same order in every process."""
         return _in_order(self._by_broker.get(broker_id, _NONE))
 
-    def leaderless(self) -> Iterator[PartitionKey]:
+    def leaderless(self) -> Iterator[_Key]:
         """The partitions without a leader, in one and the same order in every process."""
         return _in_order(self._leaderless)
 
-    def not_preferred(self) -> Iterator[PartitionKey]:
+    def not_preferred(self) -> Iterator[_Key]:
         """The partitions that another replica than the preferred one leads, or none, in one and the same order."""
         return _in_order(self._not_preferred)
 
@@ -91,15 +94,15 @@ class PartitionIndex:
         self, before: ClusterImage, delta: ImageDelta, image: ClusterImage
     ) -> Generator[None, None, PartitionIndex]:
         """The same in steps."""
-        keys = [PartitionKey(id_, number) for id_, numbers in delta.changed_partitions.items() for number in numbers]
+        keys = [(id_, number) for id_, numbers in delta.changed_partitions.items() for number in numbers]
         for topic_id in delta.removed_topics:
-            keys += [PartitionKey(topic_id, number) for number in before.topics.by_id[topic_id].partitions]
+            keys += [(topic_id, number) for number in before.topics.by_id[topic_id].partitions]
         return (yield from _updating(self, before, image, keys))
 
 
-def _in_order(keys: _Keys) -> Iterator[PartitionKey]:
+def _in_order(keys: _Keys) -> Iterator[_Key]:
     """The keys sorted, as far as they are asked for: to sort all of 30,000 at once takes too long for one step."""
-    parts: dict[int, list[PartitionKey]] = {}
+    parts: dict[int, list[_Key]] = {}
     for key in keys:
         parts.setdefault(key[0][0], []).append(key)  # topic ids are random
     for first in sorted(parts):
@@ -107,7 +110,7 @@ def _in_order(keys: _Keys) -> Iterator[PartitionKey]:
 
 
 def _updating(
-    index: PartitionIndex, before: ClusterImage, image: ClusterImage, keys: Iterable[PartitionKey]
+    index: PartitionIndex, before: ClusterImage, image: ClusterImage, keys: Iterable[_Key]
 ) -> Generator[None, None, PartitionIndex]:
     """As `_updated`, in steps: keys come once each."""
     left = iter(keys)
@@ -117,9 +120,7 @@ def _updating(
     return index
 
 
-def _updated(
-    index: PartitionIndex, before: ClusterImage, image: ClusterImage, keys: Iterable[PartitionKey]
-) -> PartitionIndex:
+def _updated(index: PartitionIndex, before: ClusterImage, image: ClusterImage, keys: Iterable[_Key]) -> PartitionIndex:
     """The index of ``image``, which differs from ``before`` in the partitions ``keys``, or in fewer."""
     by_broker, leaderless, not_preferred = _Changes(), _Changes(), _Changes()
     count, led = index.partition_count, dict(index._led_counts)  # noqa: SLF001
@@ -176,10 +177,10 @@ class _Changes:
     __slots__ = ("_gone", "_put")
 
     def __init__(self) -> None:
-        self._put: dict[int, dict[PartitionKey, None]] = {}
-        self._gone: dict[int, list[PartitionKey]] = {}
+        self._put: dict[int, dict[_Key, None]] = {}
+        self._gone: dict[int, list[_Key]] = {}
 
-    def note(self, key: PartitionKey, old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    def note(self, key: _Key, old: tuple[int, ...], new: tuple[int, ...]) -> None:
         """A key was in the sets ``old``, and is in the sets ``new``."""
         if old != new:
             for number in set(new).difference(old):
@@ -200,9 +201,10 @@ class _Changes:
         return MappingProxyType(result)
 
 
-def _partition(image: ClusterImage, key: PartitionKey) -> PartitionImage | None:
-    topic = image.topics.by_id.get(key.topic_id)
-    return None if topic is None else topic.partitions.get(key.number)
+def _partition(image: ClusterImage, key: _Key) -> PartitionImage | None:
+    topic_id, number = key
+    topic = image.topics.by_id.get(topic_id)
+    return None if topic is None else topic.partitions.get(number)
 
 
 class ScannedPartitions:
@@ -213,15 +215,15 @@ class ScannedPartitions:
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
 
-    def held_by(self, broker_id: int) -> Iterator[PartitionKey]:
+    def held_by(self, broker_id: int) -> Iterator[_Key]:
         """The partitions that a broker is assigned, in the order of the image."""
         return (key for key, state in self._all() if broker_id in state.replicas)
 
-    def leaderless(self) -> Iterator[PartitionKey]:
+    def leaderless(self) -> Iterator[_Key]:
         """The partitions without a leader, in the order of the image."""
         return (key for key, state in self._all() if is_leaderless(state))
 
-    def not_preferred(self) -> Iterator[PartitionKey]:
+    def not_preferred(self) -> Iterator[_Key]:
         """The partitions that another replica than the preferred one leads, or none, in the order of the image."""
         return (key for key, state in self._all() if is_not_preferred(state))
 
@@ -229,10 +231,10 @@ class ScannedPartitions:
         """Whether a broker leads a partition."""
         return any(state.leader == broker_id for _, state in self._all())
 
-    def _all(self) -> Iterator[tuple[PartitionKey, PartitionImage]]:
+    def _all(self) -> Iterator[tuple[_Key, PartitionImage]]:
         for topic_id, topic in self._image.topics.by_id.items():
             for number, state in topic.partitions.items():
-                yield PartitionKey(topic_id, number), state
+                yield (topic_id, number), state
 
 
 EMPTY_INDEX: Final = PartitionIndex()
