@@ -34,6 +34,7 @@ from stratalog.broker.replicas.hosted_partitions import HostedPartitions, Hosted
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Dispatcher
+from stratalog.broker.requests.quotas import Quotas
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.views.mount import Mount, MountServices
@@ -71,6 +72,10 @@ class BrokerParts(BrokerView, Protocol):
     """A broker while it is put together: what handlers see, and what only its parts see."""
 
     @property
+    def deleted_archives(self) -> DeletedArchives:
+        """The archives of deleted topics."""
+
+    @property
     def dice(self) -> random.Random:
         """Its source of chance."""
 
@@ -93,6 +98,10 @@ class BrokerParts(BrokerView, Protocol):
     @property
     def quorum(self) -> Quorum:
         """Its part in the metadata quorum."""
+
+    @property
+    def quotas(self) -> Quotas:
+        """The quotas of its clients."""
 
     @property
     def removals(self) -> BackgroundRemoval:

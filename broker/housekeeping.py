@@ -127,7 +127,7 @@ class Housekeeping:
         for count, unified in enumerate(self._next_partitions(), 1):
             self._tick_one(unified, now, now_ms, elapsed_ms)
             if count % _PARTITIONS_A_PAUSE == 0:
-                yield
+                yield None
         metadata = services.metadata
         removal = metadata.log.take_removal(elapsed_ms)
         if removal is not None and metadata.directory.offline is None:
@@ -168,7 +168,7 @@ class Housekeeping:
     def _retain(self) -> Steps[None]:
         for count, unified in enumerate(self._services.hosted.table, 1):
             if count % _PARTITIONS_A_PAUSE == 0:
-                yield
+                yield None
             if unified.partition.directory.offline is not None:
                 continue
             if self._services.hosted.table.get(unified.topic_partition) is not unified:

@@ -75,7 +75,7 @@ class ImageFollowing:
         if due and (not services.has_peers or len(due) <= OPENED_FIRST):
             await self.all_open()
         elif due:
-            self._open_beside()
+            self._begin_opening()
         services.topics_changed(services.image(), change.removed_topics)
 
     def _steps(self, change: ImageChange) -> Steps[None]:
@@ -91,7 +91,7 @@ class ImageFollowing:
             image = services.image()
             if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:
                 hosted.reconfigure(image, resource.name)
-                yield
+                yield None
         changed = {
             topic_id: numbers
             for topic_id, numbers in change.changed_partitions.items()
@@ -104,14 +104,16 @@ class ImageFollowing:
     async def all_open(self) -> None:
         """Wait until nothing is due to be opened. Raises what opening raises that is no fault of a single log."""
         while self._services.hosted.table.due:
-            await asyncio.shield(self._open_beside())
+            self._begin_opening()
+            assert self._opening is not None
+            await asyncio.shield(self._opening)
 
-    def _open_beside(self) -> asyncio.Task[None]:
+    def _begin_opening(self) -> None:
+        """Open what is due, beside, unless that is under way."""
         if self._opening is None:
-            steps = self._services.slices.run(self._services.hosted.opening())
-            self._opening = asyncio.get_running_loop().create_task(steps)
+            work = self._services.slices.run(self._services.hosted.opening())
+            self._opening = asyncio.get_running_loop().create_task(work)
             self._opening.add_done_callback(self._opened)
-        return self._opening
 
     def _opened(self, opening: asyncio.Task[None]) -> None:
         self._opening = None
@@ -120,7 +122,7 @@ class ImageFollowing:
         if (error := opening.exception()) is not None:
             log.error("partitions were not opened; the others are", exc_info=error)
         if self._services.hosted.table.due:
-            self._open_beside()
+            self._begin_opening()
 
     def registration_lost(self) -> None:
         """The controller does not know this broker's leaderships: it leads nothing, until an image says otherwise."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -80,7 +80,7 @@ class HostedPartitions:
         """The log settings of a topic."""
         return log_config(self._resolver.resolve(image.topic_configs(topic)), self._services.dice)
 
-    def using_resolver(self, resolver: ConfigResolver, image: ClusterImage) -> Iterator[None]:
+    def using_resolver(self, resolver: ConfigResolver, image: ClusterImage) -> Generator[None, None, None]:
         """The broker's own settings have changed: so may those of every topic. Yields after each."""
         self._resolver = resolver
         for topic in image.topics.by_name:
@@ -89,7 +89,7 @@ class HostedPartitions:
 
     # -- following the image ------------------------------------------------------------------------------------
 
-    def following(self, changed: Mapping[Uuid, Collection[int]]) -> Iterator[None]:
+    def following(self, changed: Mapping[Uuid, Collection[int]]) -> Generator[None, None, None]:
         """Begin and end roles of partitions as the newest image says, and put down those to be opened; yields after each.
 
         ``changed`` names partitions by the id of their topic.
@@ -102,7 +102,7 @@ class HostedPartitions:
                     self._follow(topic, number, state)
                 yield
 
-    def opening(self) -> Iterator[None]:
+    def opening(self) -> Generator[None, None, None]:
         """Open what is due, as the newest image of the moment says; yields after each, a millisecond or so."""
         settings: tuple[object, LogConfig] | None = None
         while (due := self.table.due.take()) is not None:
@@ -158,7 +158,7 @@ class HostedPartitions:
             if unified.partition.leader is not None:
                 self._services.on_led(unified, Led.RECONFIGURED)
 
-    def resigning(self) -> Iterator[None]:
+    def resigning(self) -> Generator[None, None, None]:
         """Lead nothing any more, until an image says otherwise: the controller does not know this broker's leaderships.
 
         Yields after each partition. One that an image has given another role meanwhile keeps that one.
@@ -170,7 +170,7 @@ class HostedPartitions:
                 unified.partition.resign()
                 yield
 
-    def deleting(self, topic: str) -> Iterator[None]:
+    def deleting(self, topic: str) -> Generator[None, None, None]:
         """Forget the partitions of a deleted topic and let their files go; yields after each."""
         self.table.forget_unopened(topic)
         for unified in self.table.of_topic(topic):
