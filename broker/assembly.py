@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -10,10 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stratalog.broker.api.broker_view import BrokerView
-from stratalog.broker.archive.deleted_archives import DeletedArchives, DeletionPorts
+from stratalog.broker.archive.deleted_archives import DeletedArchives
 from stratalog.broker.archive.group_copies import GroupCopies, GroupCopyServices
-from stratalog.broker.archive.tiering import Tiering
-from stratalog.broker.archive.timelines import ControllerPorts, TransactionPorts
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.coordinators.coordinators import Coordinators, CoordinatorServices
 from stratalog.broker.coordinators.internal_topics import TopicMaking
@@ -39,13 +36,10 @@ from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.views.mount import Mount, MountServices
 from stratalog.broker.views.views import Views, ViewServices
-from stratalog.metadata.controller.brokers import begin_producer_era, raise_leader_epoch
+from stratalog.metadata.image.difference import ImageChange
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
-from stratalog.tier.messages.commands import WriteProjection
-from stratalog.tier.messages.projection import MetadataPosition, topic_projection
 from stratalog.wire.schema import Message
-from stratalog.wire.topic import Uuid
 
 if TYPE_CHECKING:
     from stratalog.broker.coordinators.remote_transactions import RemoteTransactions
@@ -56,12 +50,10 @@ __all__ = [
     "new_cluster",
     "new_compaction",
     "new_coordinators",
-    "new_deleted_archives",
     "new_following",
     "new_housekeeping",
     "new_mount",
     "new_server",
-    "new_tiering",
     "new_views",
 ]
 
@@ -116,68 +108,6 @@ class BrokerParts(BrokerView, Protocol):
         """Work done once per turn of its event loop."""
 
 
-def new_tiering(broker: BrokerParts) -> Tiering:
-    """The archives of a broker. To be called inside the running loop; the metadata need not be read yet."""
-
-    def topic_written(unified: UnifiedLog) -> WriteProjection:
-        name = unified.topic_partition.topic
-        image, as_of = broker.image, None
-        if broker.config.roles.has_peers:  # an only node whose disk went back is behind nobody
-            as_of = MetadataPosition(image.incarnation, image.provenance.offset)
-        return topic_projection(
-            name,
-            unified.topic_id,
-            partitions=len(image.topics.by_name[name].partitions),
-            configs=image.topic_configs(name),
-            cluster_id=broker.cluster_id,
-            as_of=as_of,
-        )
-
-    return Tiering(
-        broker.config,
-        clock=broker.clock,
-        metrics=broker.metrics,
-        dice=broker.dice,
-        directories=broker.directories,
-        incarnation=lambda: broker.image.incarnation,
-        controller=_controller_ports(broker),
-        transactions=_transaction_ports(broker),
-        topic_written=topic_written,
-        wake_reader=broker.purgatory.check,
-    )
-
-
-def _transaction_ports(broker: BrokerParts) -> TransactionPorts:
-    """The transactions of a broker whose coordinators are made later than its archives."""
-
-    def judge(unified: UnifiedLog, judged: Callable[[], object]) -> None:
-        broker.coordinators.hanging.judge(unified, judged)
-
-    def retire_producers() -> None:
-        broker.coordinators.hanging.retire_producers()
-
-    return TransactionPorts(retire_producers, judge)
-
-
-def _controller_ports(broker: BrokerParts) -> ControllerPorts:
-    """The commands to the controller. In a cluster of several nodes the log of producer ids did not go back with this
-    disk: there an era is a block that was allocated just now.
-    """
-
-    async def raise_epoch(topic_id: Uuid, partition: int, above: int) -> int:
-        return await broker.control.execute(lambda image: raise_leader_epoch(image, topic_id, partition, above=above))
-
-    async def begin_era() -> None:
-        if broker.config.roles.has_peers:
-            await broker.producer_ids.renew()
-            return
-        draw = broker.dice.getrandbits(64)
-        first = await broker.control.execute(lambda image: begin_producer_era(image, broker.node_id, draw))
-        broker.producer_ids.skip_to(first)
-
-    return ControllerPorts(raise_epoch, begin_era)
-
-
 def new_server(broker: BrokerParts) -> Server:
     """The listeners of its clients. To be called inside the running loop."""
     return Server(
@@ -201,7 +131,7 @@ def new_cluster(
 ) -> NodeCluster:
     """The cluster of a broker: its own, or the one whose nodes its settings name.
 
-    ``before`` is called by this node's controller before records are written.
+    ``before`` is called before records are written, where this broker is the whole cluster.
     """
     config, slices = broker.config, broker.dispatcher.slices
     add_raft_metrics(broker.metrics, opened.quorum, broker.clock)
@@ -215,7 +145,7 @@ def new_cluster(
 
     controller = None
     if config.roles.is_controller:
-        controller = ControllerRole(config, opened, metrics=broker.metrics, tick=broker.tick, before=before)
+        controller = ControllerRole(config, opened, metrics=broker.metrics, tick=broker.tick)
     joined = JoinedCluster(
         opened,
         half,
@@ -237,20 +167,6 @@ def _measured(metrics: Metrics, cluster: NodeCluster) -> NodeCluster:
         lambda: [({}, cluster.broker_state)],
     )
     return cluster
-
-
-def new_deleted_archives(broker: BrokerParts) -> DeletedArchives:
-    """The archives of deleted topics; they are noted in the directory of the metadata log."""
-    home = next(one for one in broker.directories.all if one.path == broker.config.metadata_log_dir)
-    ports = DeletionPorts(
-        submit=broker.tiering.submit,
-        now_ms=broker.clock.wall_ms,
-        later=asyncio.get_running_loop().call_later,
-        grace_ms=lambda: broker.config.integer("stratalog.trash.grace.ms"),
-        interval_ms=lambda: broker.config.integer("stratalog.trash.check.interval.ms"),
-        read_only=broker.config.boolean("stratalog.read.only"),
-    )
-    return DeletedArchives(home.files.files, home.path, broker.cluster_id, ports)
 
 
 def hosted_services(
@@ -279,6 +195,7 @@ def new_following(
     broker: BrokerParts,
     resolver: Callable[[ClusterImage], ConfigResolver],
     follow_settings: Callable[[ClusterImage], None],
+    note_deletions: Callable[[ClusterImage, ImageChange], None],
 ) -> ImageFollowing:
     """The parts of a broker that follow the images of its cluster."""
     return ImageFollowing(
@@ -292,6 +209,7 @@ def new_following(
             follow_quotas=lambda image: broker.quotas.follow(image.quotas),
             follow_settings=follow_settings,
             is_mounted=broker.mount.holds,
+            note_deletions=note_deletions,
             topics_deleted=broker.deleted_archives.confirm,
             topics_changed=broker.coordinators.topics_changed,
         )

@@ -12,9 +12,9 @@ once has one of these beside its broker's half.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 
+from stratalog.broker import decision_rules
 from stratalog.broker.control.broker_sessions import BrokerSessions, SessionServices
 from stratalog.broker.control.cluster_index import ClusterIndex
 from stratalog.broker.control.control_plane import ControlPlane, new_topic_id
@@ -37,7 +37,6 @@ from stratalog.metadata.image.features import NODE_FEATURES
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
 from stratalog.metadata.raft.messages import NO_LEADER
 from stratalog.metadata.settings.configs import ConfigResolver
-from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
 
 __all__ = ["ControllerRole"]
@@ -61,9 +60,8 @@ class ControllerRole:
         *,
         metrics: Metrics,
         tick: Tick,
-        before: Callable[[ClusterImage, Sequence[Message]], None] = lambda _image, _records: None,
     ) -> None:
-        """``before`` is called before records are written. No port is taken before `start`."""
+        """No port is taken before `start`."""
         quorum, links = opened.quorum, opened.links
         clock = links.clock
         self.config = config
@@ -79,7 +77,7 @@ class ControllerRole:
         self.listener = ControllerListener(self, tick)
         slices = self.listener.dispatcher.slices
         self._in_slices = partial(slices.run, urgent=True)
-        self.control = ControlPlane(quorum, before=before, in_slices=self._in_slices, aside=slices.run)
+        self.control = ControlPlane(quorum, in_slices=self._in_slices, aside=slices.run)
         settings = config.roles.quorum
         self.sessions = BrokerSessions(
             SessionServices(
@@ -207,20 +205,11 @@ class ControllerRole:
 
     def topic_rules(self) -> TopicRules:
         """The rules that new topics must keep."""
-        return TopicRules(
-            resolver=self._resolver(self.image),
-            default_partition_count=self.config.integer("num.partitions"),
-            default_replication_factor=self.config.integer("default.replication.factor"),
-            tiering_enabled=self.config.tiering_enabled,
-        )
+        return decision_rules.topic_rules(self.config, self._resolver(self.image))
 
     def config_rules(self) -> ConfigRules:
         """The rules that new settings must keep."""
-        return ConfigRules(
-            resolver=self._resolver(self.image),
-            static=self.config.static,
-            tiering_enabled=self.config.tiering_enabled,
-        )
+        return decision_rules.config_rules(self.config, self._resolver(self.image))
 
     new_topic_id = staticmethod(new_topic_id)
 

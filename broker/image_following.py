@@ -50,6 +50,8 @@ class FollowingServices:
     follow_settings: Callable[[ClusterImage], None]
     is_mounted: Callable[[Uuid], bool]
     """Whether a topic is only read, of a mounted bucket."""
+    note_deletions: Callable[[ClusterImage, ImageChange], None]
+    """Called first, while the partitions of removed topics are still known here."""
     topics_deleted: Callable[[Mapping[Uuid, str]], None]
     topics_changed: Callable[[ClusterImage, Mapping[Uuid, str]], None]
     """Called last with the names of removed topics, when the roles are in place."""
@@ -70,6 +72,7 @@ class ImageFollowing:
         """
         services = self._services
         services.follow_quotas(image)
+        services.note_deletions(image, change)
         await services.slices.run(self._steps(change), urgent=True)
         due = services.hosted.table.due
         if due and (not services.has_peers or len(due) <= OPENED_FIRST):

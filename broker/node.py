@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stratalog.broker import api, assembly, http_assembly
+from stratalog.broker import api, archive_assembly, assembly, decision_rules, http_assembly
 from stratalog.broker.api.broker_view import BrokerView
 from stratalog.broker.api.quorum_changes import QUORUM_CHANGE_APIS
 from stratalog.broker.archive.deleted_archives import DeletedArchives, note_deletions
@@ -150,7 +150,7 @@ class Node:
         self.quotas = Quotas(self.config, self.clock, self.metrics, self.server)
         await self.server.bind()
         self.deep_work = DeepWork.in_process(loop)
-        self.tiering: Tiering = assembly.new_tiering(self)
+        self.tiering: Tiering = archive_assembly.new_tiering(self)
         await self._join_cluster()
         services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
         self.hosted = HostedPartitions(services, self._resolver(self.control.image))
@@ -160,7 +160,9 @@ class Node:
         self._follow_settings(self.image)
         self.tier_watch = http_assembly.new_tier_watch(self)
         await self.tiering.gate.look_at_start()
-        self.following = assembly.new_following(self, self._resolver, self._follow_settings)
+        self.following = assembly.new_following(
+            self, self._resolver, self._follow_settings, archive_assembly.deletion_notes(self, self._is_archived)
+        )
         await self.cluster.enter(self.following.applied, self.following.all_open)
         self.deleted_archives.start(self.image.topics.by_id)
         if self.cluster.forwarding is None:
@@ -211,7 +213,7 @@ class Node:
 
     async def _join_cluster(self) -> None:
         """Open the metadata log, take part in its quorum, and come to an image to begin with."""
-        self.deleted_archives: DeletedArchives = assembly.new_deleted_archives(self)
+        self.deleted_archives: DeletedArchives = archive_assembly.new_deleted_archives(self)
         in_slices = partial(self.dispatcher.slices.run, urgent=True)  # one command at a time, others wait for its end
         opened = open_node_quorum(
             QuorumServices(
@@ -302,20 +304,11 @@ class Node:
 
     def topic_rules(self) -> TopicRules:
         """The rules that new topics must keep."""
-        return TopicRules(
-            resolver=self._resolver(self.image),
-            default_partition_count=self.config.integer("num.partitions"),
-            default_replication_factor=self.config.integer("default.replication.factor"),
-            tiering_enabled=self.config.tiering_enabled,
-        )
+        return decision_rules.topic_rules(self.config, self._resolver(self.image))
 
     def config_rules(self) -> ConfigRules:
         """The rules that new settings must keep."""
-        return ConfigRules(
-            resolver=self._resolver(self.image),
-            static=self.config.static,
-            tiering_enabled=self.config.tiering_enabled,
-        )
+        return decision_rules.config_rules(self.config, self._resolver(self.image))
 
     def random_int(self, bound: int) -> int:
         """A number in ``[0, bound)``."""

@@ -1,8 +1,9 @@
 """Archives of deleted topics on their way out: noted on disk before the topic goes, moved to the trash, removed after the grace.
 
-The note is written before the deletion becomes a record of the metadata log, so that a crash in between forgets
-nothing; a note whose topic still lives at the next start is void. Only a note removes an archive, never the absence
-of a topic: a broker that has lost its metadata deletes nothing.
+Where a broker is the whole cluster, the note is written before the deletion becomes a record of the metadata log, so that a
+crash in between forgets nothing; a note whose topic still lives at the next start is void. In a cluster of several nodes
+brokers note what was committed: see `deletion_turns`. Only a note removes an archive, never the absence of a topic: a broker
+that has lost its metadata deletes nothing.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class DeletedArchive:
 
     partition: PartitionId
     claimant: Claimant
+    not_before_ms: int = 0
+    """The wall time from which on it is this broker's turn."""
+    asks_first: bool = False
+    """Whether there may be no archive: none was known, or another broker has removed it. Then nothing is claimed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,9 @@ class DeletedArchives:
         self._notes: dict[PartitionId, DeletedArchive] = {}
         self._ready: deque[DeletedArchive] = deque()
         self._attempts: dict[PartitionId, int] = {}
+        self._found: set[PartitionId] = set()
+        """Archives that were asked for, and are there."""
+        self._loaded: dict[PartitionId, DeletedArchive] = {}
         self._running = 0
         self._writing = False
         self._closed = False
@@ -128,8 +136,8 @@ class DeletedArchives:
         """The partitions whose archives are still to be removed."""
         return list(self._notes)
 
-    def start(self, living: Collection[Uuid]) -> None:
-        """Go on with the notes of an earlier run; drop those of ``living`` topics, which were never deleted."""
+    def load(self) -> None:
+        """Read the notes of an earlier run, before any new one is made. A file that cannot be read is kept aside."""
         try:
             data = self._files.read_bytes(self._path)
         except FileNotFoundError:
@@ -147,11 +155,22 @@ class DeletedArchives:
                 kept,
             )
             return
-        self._notes = {one.partition: one for one in notes if one.partition.topic_id not in living}
-        if len(self._notes) < len(notes):
-            self._write_later()
-        for one in list(self._notes.values()):
-            self._enqueue(one)
+        self._loaded = {one.partition: one for one in notes}
+        self._notes = dict(self._loaded)
+
+    def start(self, living: Collection[Uuid]) -> None:
+        """Go on with the notes of an earlier run; drop those of ``living`` topics, which were never deleted.
+
+        A note that was made since is left alone: its record may be on its way.
+        """
+        loaded, self._loaded = self._loaded, {}
+        for one in loaded.values():
+            if self._notes.get(one.partition) is not one:
+                continue
+            if one.partition.topic_id in living:
+                self._drop(one)
+            else:
+                self._enqueue(one)
 
     def note(self, archives: Sequence[DeletedArchive]) -> None:
         """Store notes of archives about to be deleted; durable on return.
@@ -171,13 +190,20 @@ class DeletedArchives:
                 f"Nothing was deleted: the archive of {archives[0].partition.topic} cannot be noted for removal: {error}",
             ) from error
 
+    def note_committed(self, archives: Sequence[DeletedArchive]) -> None:
+        """Note archives of topics that are deleted already; a disk that refuses is tried again."""
+        if not archives or self._ports.read_only:
+            return
+        self._notes.update((one.partition, one) for one in archives if one.partition not in self._notes)
+        self._write_or_later()
+
     def confirm(self, topic_ids: Collection[Uuid]) -> None:
         """Begin to remove the archives of these topics, which are deleted and no longer led."""
         told: set[Uuid] = set()
         for one in list(self._notes.values()):
             if one.partition.topic_id not in topic_ids:
                 continue
-            if one.partition.topic_id not in told:
+            if one.partition.topic_id not in told and not one.asks_first:
                 told.add(one.partition.topic_id)
                 self._ports.submit(self._marked(one.partition), lambda _: None)
             self._enqueue(one)
@@ -201,6 +227,10 @@ class DeletedArchives:
     # -- one after the other --------------------------------------------------------------------------------------
 
     def _enqueue(self, one: DeletedArchive) -> None:
+        wait_ms = one.not_before_ms - self._ports.now_ms()
+        if wait_ms > 0:
+            self._ports.later(min(wait_ms, _LONGEST_WAIT_MS) / 1000, lambda: self._enqueue(one))
+            return
         self._ready.append(one)
         self._next()
 
@@ -217,8 +247,28 @@ class DeletedArchives:
         )
         if one.partition in self._attempts:  # it is in the trash already
             self._remove(one)
+        elif one.asks_first and one.partition not in self._found:
+            self._ask(one)
         else:
             self._ports.submit(command, lambda report: self._trashed(one, report))
+
+    def _ask(self, one: DeletedArchive) -> None:
+        """Look whether there is an archive: this removes what another broker has left in the trash, and claims nothing."""
+        command = commands.RemoveArchive(one.partition, one.claimant, self._ports.now_ms(), self._ports.grace_ms())
+        self._ports.submit(command, lambda report: self._asked(one, report))
+
+    def _asked(self, one: DeletedArchive, report: commands.Report) -> None:
+        if isinstance(report, commands.ArchiveRemoved):
+            self._attempts[one.partition] = 0
+            self._removed(one, report)
+        elif isinstance(report, commands.LostReport) or (
+            isinstance(report, commands.FailedReport) and not report.retriable
+        ):  # its last leader's claim is on it, or it is not in the trash yet
+            self._found.add(one.partition)
+            self._ports.submit(self._marked(one.partition), lambda _: None)
+            self._trash(one)
+        else:
+            self._failed(one, report)
 
     def _trashed(self, one: DeletedArchive, report: commands.Report) -> None:
         if isinstance(report, commands.ManifestRead):
@@ -267,6 +317,7 @@ class DeletedArchives:
         if self._notes.get(one.partition) == one:
             del self._notes[one.partition]
             self._attempts.pop(one.partition, None)
+            self._found.discard(one.partition)
             self._write_later()
 
     def _failed(self, one: DeletedArchive, report: commands.Report) -> None:
@@ -299,14 +350,15 @@ class DeletedArchives:
 
     def _write_now(self) -> None:
         self._writing = False
-        if self._closed:
-            return
+        if not self._closed:
+            self._write_or_later()
+
+    def _write_or_later(self) -> None:
         try:
             self._write()
         except OSError as error:
-            log.warning(
-                "%s could not be written: %s; finished removals are repeated after a restart", self._path, error
-            )
+            log.warning("%s could not be written, and is tried again: %s", self._path, error)
+            self._write_later()
 
     def _write(self) -> None:
         fields = {"version": 0, "archives": [_to_fields(one) for one in self._notes.values()]}
@@ -323,6 +375,8 @@ def _to_fields(one: DeletedArchive) -> dict[str, Any]:
         "leader_epoch": claimant.leader_epoch,
         "claim": uuid_text(claimant.uuid),
         "broker_id": claimant.broker_id,
+        "not_before_ms": one.not_before_ms,
+        "asks_first": one.asks_first,
     }
 
 
@@ -330,4 +384,6 @@ def _from_fields(fields: dict[str, Any]) -> DeletedArchive:
     partition = PartitionId(fields["topic"], uuid_parse(fields["topic_id"]), int(fields["partition"]))
     claim = uuid_parse(fields["claim"])
     claimant = Claimant(int(fields["incarnation"]), int(fields["leader_epoch"]), claim, int(fields["broker_id"]))
-    return DeletedArchive(partition, claimant)
+    return DeletedArchive(
+        partition, claimant, int(fields.get("not_before_ms", 0)), bool(fields.get("asks_first", False))
+    )

@@ -209,6 +209,7 @@ class Publisher:
             await self._in_slices(replay.replay_steps(chunk))
             for base_offset in [one for one in self._own if one < replay.next_offset]:
                 del self._own[base_offset]  # it was read with the others
+        change: ImageChange
         self.image, change = await self._in_slices(replay.taking())
         self.quorum = replay.quorum
         return change

@@ -4,7 +4,8 @@ import ast
 from pathlib import Path
 from types import SimpleNamespace
 
-from stratalog.broker import assembly, node
+from stratalog.broker import archive_assembly, assembly, node
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.image.image import ClusterImage
 
 ROOM = Path(node.__file__).parent
@@ -42,7 +43,9 @@ def test_functions_are_handed_on_not_the_broker():
 async def test_deleted_archives_are_noted_in_the_directory_of_the_metadata(tmp_path):
     """Their grace is the one that is set when it is asked for."""
     settings = {"stratalog.trash.grace.ms": 5, "stratalog.trash.check.interval.ms": 7, "stratalog.read.only": False}
-    homes = [SimpleNamespace(path=f"{tmp_path}/{name}", files=SimpleNamespace(files=object())) for name in ("a", "m")]
+    homes = [
+        SimpleNamespace(path=f"{tmp_path}/{name}", files=SimpleNamespace(files=RealFilesystem())) for name in ("a", "m")
+    ]
     broker = SimpleNamespace(
         directories=SimpleNamespace(all=homes),
         config=SimpleNamespace(
@@ -52,8 +55,9 @@ async def test_deleted_archives_are_noted_in_the_directory_of_the_metadata(tmp_p
         clock=SimpleNamespace(wall_ms=lambda: 0),
         cluster_id="c",
     )
-    deleted = assembly.new_deleted_archives(broker)
+    deleted = archive_assembly.new_deleted_archives(broker)
     assert deleted._path.startswith(f"{tmp_path}/m/")
     assert deleted._files is homes[1].files.files
+    assert deleted.pending == []
     settings["stratalog.trash.grace.ms"] = 50
     assert deleted._ports.grace_ms() == 50

@@ -60,6 +60,7 @@ class World:
                 follow_quotas=lambda _image: None,
                 follow_settings=lambda _image: None,
                 is_mounted=lambda topic_id: topic_id == b"m" * 16,
+                note_deletions=lambda _image, _change: None,
                 topics_deleted=lambda _removed: None,
                 topics_changed=lambda image, removed: self.told.append((image, dict(removed))),
             )

@@ -1,6 +1,7 @@
 """Archives of deleted topics: noted, removed step by step, forgotten when nothing is left; also across restarts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,12 +45,17 @@ class Full(RealFilesystem):
 class Rig:
     """The archives of deleted topics of one run after the other; the worker is the test."""
 
-    def __init__(self, directory):
-        self.directory, self.files = str(directory), Full()
+    def __init__(self, directory, *, read_only=False):
+        self.directory, self.files, self.read_only = str(directory), Full(), read_only
         self.start()
 
     def start(self, living=()):
         """A new run."""
+        self.restarted()
+        self.archives.start(living)
+
+    def restarted(self):
+        """A new run, which has read the notes and has not started yet."""
         self.sent, self.waiting, self.now_ms = [], [], 5
         ports = DeletionPorts(
             submit=lambda command, answered: self.sent.append((command, answered)),
@@ -57,9 +63,15 @@ class Rig:
             later=lambda seconds, call: self.waiting.append((seconds, call)),
             grace_ms=lambda: 50_000,
             interval_ms=lambda: 2_000,
+            read_only=self.read_only,
         )
         self.archives = DeletedArchives(self.files, self.directory, "cluster", ports)
-        self.archives.start(living)
+        self.archives.load()
+
+    @property
+    def waits(self):
+        """The lengths of the waits that have begun, in seconds."""
+        return [seconds for seconds, _ in self.waiting]
 
     def take(self, kind):
         """The oldest command of this kind that waits for its answer, and how to answer it."""
@@ -149,6 +161,89 @@ def test_a_deletion_that_never_happened_is_forgotten(rig):
     assert [one.topic_id for one in rig.archives.pending] == [OTHER]
     rig.wake()
     assert len(rig.noted) == 1
+
+
+def test_a_note_that_is_made_before_the_start_is_no_note_of_an_earlier_run(rig):
+    """A controller may be active before its broker has started: the topic still lives, and its record is on its way."""
+    rig.archives.note([archive(1)])
+    rig.restarted()
+    rig.archives.note([archive(2)])
+    rig.archives.start(living={ID: None})
+    assert [one.partition for one in rig.archives.pending] == [2]
+    rig.archives.confirm([ID])
+    assert rig.take(commands.TrashArchive)[0].partition.partition == 2
+
+
+def second(at_ms=100, asks_first=True):
+    """A note of a broker that comes second, or does not know whether there is an archive."""
+    return replace(archive(), not_before_ms=at_ms, asks_first=asks_first)
+
+
+def test_a_second_broker_waits_for_its_turn_also_after_a_restart(rig):
+    """The first one removes the archive meanwhile: then nothing is claimed, and the note goes."""
+    rig.archives.note_committed([second()])
+    rig.archives.confirm([ID])
+    assert (rig.sent, rig.waits) == ([], [0.095])
+    rig.start()
+    assert (rig.sent, rig.waits) == ([], [0.095])
+    rig.now_ms = 100
+    rig.wake()
+    assert rig.answer(commands.RemoveArchive, commands.ArchiveRemoved(0)).claimant == archive().claimant
+    rig.answer(commands.RemoveTopicDocument, commands.Written("k"))
+    assert (rig.archives.pending, rig.sent) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "found", [commands.LostReport("an older claim"), commands.FailedReport("not deleted", retriable=False)]
+)
+def test_an_archive_that_is_found_goes_to_the_trash(rig, found):
+    """Its last leader's claim is on it, or the first broker died between its claim and the trash."""
+    rig.archives.note_committed([second(0)])
+    rig.archives.confirm([ID])
+    rig.answer(commands.RemoveArchive, found)
+    assert rig.answer(commands.WriteProjection, commands.Written("k")).fields["state"] == "deleted"
+    rig.answer(commands.TrashArchive, TRASHED)
+    rig.answer(commands.RemoveArchive, commands.ArchiveRemoved(0))
+    rig.answer(commands.RemoveTopicDocument, commands.Written("k"))
+    assert rig.archives.pending == []
+
+
+def test_a_trash_that_the_first_broker_has_left_is_emptied_by_the_second(rig):
+    """Under the same claim, after the grace."""
+    rig.archives.note_committed([second(0)])
+    rig.archives.confirm([ID])
+    rig.answer(commands.RemoveArchive, commands.ArchiveRemoved(3))
+    rig.wake()
+    rig.answer(commands.RemoveArchive, commands.ArchiveRemoved(0))
+    rig.answer(commands.RemoveTopicDocument, commands.Written("k"))
+    assert rig.archives.pending == []
+
+
+def test_a_bucket_that_cannot_be_asked_is_asked_again_and_a_higher_claim_is_left_alone(rig):
+    """No answer is no archive, and no reason to claim one."""
+    rig.archives.note_committed([second(0)])
+    rig.archives.confirm([ID])
+    rig.answer(commands.RemoveArchive, commands.FailedReport("down", retriable=True))
+    rig.wake()
+    rig.answer(commands.RemoveArchive, commands.FencedReport("another cluster's"))
+    assert (rig.archives.pending, rig.sent) == ([], [])
+
+
+def test_a_committed_deletion_is_noted_also_when_the_disk_is_full(rig, caplog):
+    """It cannot be refused any more: the note is in memory, and written when there is room."""
+    rig.files.full = True
+    rig.archives.note_committed([second()])
+    assert "tried again" in caplog.text
+    rig.files.full = False
+    rig.wake()
+    assert rig.noted == [0]
+
+
+def test_a_broker_that_only_reads_notes_nothing(tmp_path):
+    """Those who write the bucket do."""
+    rig = Rig(tmp_path, read_only=True)
+    rig.archives.note_committed([second(0)])
+    assert rig.archives.pending == []
 
 
 def test_a_deletion_that_cannot_be_noted_is_refused(rig):
