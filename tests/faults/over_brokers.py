@@ -3,6 +3,7 @@
 import time
 
 from confluent_kafka import Consumer
+from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as Place
 
 from stratalog.client.admin import create_topic
@@ -20,6 +21,7 @@ from stratalog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from stratalog.wire.topic import TopicPartition
+from tests.broker.nodes_of_a_cluster import RunningNodes
 
 SETTINGS = {
     "transaction.state.log.num.partitions": 6,
@@ -53,19 +55,36 @@ def until(condition, seconds=WAIT_SECONDS, what="it"):
     return value
 
 
-class Brokers:
-    """The cluster, with topic ``t`` of six partitions on all three brokers."""
+class InProcess:
+    """Three nodes in this process: cheap, but they cannot be killed."""
 
-    def __init__(self, cluster, partitions=6, **configs):
+    def __init__(self, directory):
+        calm = {"broker.session.timeout.ms": 60_000, "controller.quorum.fetch.timeout.ms": 60_000}
+        settings = {name: str(value) for name, value in {**SETTINGS, **calm}.items()}
+        self.nodes = RunningNodes(
+            directory, {100: "controller", 1: "broker", 2: "broker", 3: "broker"}, **settings
+        ).start()
+        self.bootstrap = ",".join(f"127.0.0.1:{self.nodes[node_id].port}" for node_id in (1, 2, 3))
+
+    def stop(self):
+        """All of them."""
+        self.nodes.stop()
+
+
+class Brokers:
+    """The cluster, with a topic of six partitions on all three brokers."""
+
+    def __init__(self, cluster, partitions=6, topic="t", **configs):
         self.cluster = cluster
+        self.topic = topic
         with self.client() as client:
-            create_topic(client, "t", partition_count=partitions, configs=configs)
+            create_topic(client, topic, partition_count=partitions, configs=configs)
             for key, kind in (("x", TRANSACTION), ("g", GROUP)):
                 self.patiently(lambda key=key, kind=kind: find_coordinator(client, key, kind))
 
     def client(self):
         """A client of a moment: it knows nothing of before."""
-        return Client(self.cluster.bootstrap, timeout_seconds=10)
+        return Client(self.cluster.bootstrap, timeout_seconds=20)
 
     def patiently(self, attempt):
         """What an attempt returns, made again as a client would."""
@@ -94,19 +113,19 @@ class Brokers:
         """A transactional id, or a group, that this node coordinates."""
         return next(f"key-{n}" for n in range(200) if self.coordinator(f"key-{n}", kind) == node_id)
 
-    def leaders(self, topic="t"):
+    def leaders(self):
         """The leader of each partition."""
         with self.client() as client:
-            return {one.partition: one.leader for one in client.topic(topic).partitions}
+            return {one.partition: one.leader for one in client.topic(self.topic).partitions}
 
     def partition_at(self, node_id):
-        """The first partition of ``t`` that this node leads."""
+        """The first partition of the topic that this node leads."""
         return next(number for number, leader in sorted(self.leaders().items()) if leader == node_id)
 
     def back(self, *node_ids):
         """Nodes start again and serve."""
         self.cluster.start(*node_ids)
-        self.cluster.wait_ready()
+        self.cluster.wait_ready(3 * WAIT_SECONDS)
 
     def consumer(self, group="readers", **settings):
         """A reader of committed records."""
@@ -123,10 +142,10 @@ class Brokers:
         )
 
     def committed(self, count, *partitions, seconds=WAIT_SECONDS):
-        """The committed values of partitions of ``t``, or of all: at least ``count`` are waited for, then no more come."""
+        """The committed values of partitions of the topic, or of all: at least ``count`` are waited for, then no more come."""
         numbers = partitions or tuple(self.leaders())
         consumer = self.consumer()
-        consumer.assign([Place("t", number, 0) for number in numbers])
+        consumer.assign([Place(self.topic, number, 0) for number in numbers])
         values, deadline = [], time.monotonic() + seconds
         while len(values) < count and time.monotonic() < deadline:
             message = consumer.poll(0.2)
@@ -141,17 +160,17 @@ class Brokers:
         return sorted(values)
 
     def offset_of(self, group):
-        """The committed offset of ``t-0``; None while it is undecided."""
+        """The committed offset of partition 0; None while it is undecided."""
         consumer = self.consumer(group)
         try:
-            return consumer.committed([Place("t", 0)], timeout=10)[0].offset
+            return consumer.committed([Place(self.topic, 0)], timeout=10)[0].offset
         finally:
             consumer.close()
 
     def stable(self, *partitions):
-        """Whether nothing is open in these partitions of ``t``."""
+        """Whether nothing is open in these partitions."""
         with self.client() as client:
-            names = {TopicPartition("t", number): -1 for number in partitions or self.leaders()}
+            names = {TopicPartition(self.topic, number): -1 for number in partitions or self.leaders()}
             ends = client.list_offsets(names)
             return ends == client.list_offsets(names, read_committed=True)
 
@@ -209,25 +228,25 @@ class WireProducer:
             transactional_id=self.name,
             acks=-1,
             timeout_ms=30_000,
-            topic_data=[TopicProduceData(name="t", partition_data=[data])],
+            topic_data=[TopicProduceData(name=self.brokers.topic, partition_data=[data])],
         )
         self._ask(
             request,
             version,
-            lambda client: client.leader(TopicPartition("t", number)),
+            lambda client: client.leader(TopicPartition(self.brokers.topic, number)),
             lambda answer: [one.error_code for topic in answer.responses for one in topic.partition_responses],
         )
         self.sequences[number] = sequence + len(values)
 
     def offsets(self, group, offset):
-        """The offset of ``t-0`` for a group."""
+        """The offset of partition 0 for a group."""
         there = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
             group_id=group,
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.producer_epoch,
-            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[there])],
+            topics=[TxnOffsetCommitRequestTopic(name=self.brokers.topic, partitions=[there])],
         )
         self._ask(
             request,
@@ -250,3 +269,60 @@ class WireProducer:
     def end_empty(self):
         """Nothing was written: Kafka's own client sends an abort, or nothing."""
         self.end(commit=False)
+
+
+class LibrdkafkaProducer:
+    """librdkafka, a producer of transactions v1: it adds partitions itself (AddPartitionsToTxn), and brokers verify."""
+
+    def __init__(self, brokers, transactional_id, timeout_ms=60_000):
+        self.brokers = brokers
+        settings = {
+            "bootstrap.servers": brokers.cluster.bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "log_level": 0,
+        }
+        self.producer = ConfluentProducer(settings)
+        self.open = False
+
+    def init(self):
+        self.producer.init_transactions(60)
+        return self
+
+    def _begin(self):
+        if not self.open:
+            self.producer.begin_transaction()
+            self.open = True
+
+    def write(self, number, *values):
+        self._begin()
+        for value in values:
+            self.producer.produce(self.brokers.topic, value.encode(), partition=number)
+        assert self.producer.flush(60) == 0
+
+    def offsets(self, group, offset):
+        self._begin()
+        consumer = self.brokers.consumer(group)
+        self.producer.send_offsets_to_transaction(
+            [Place(self.brokers.topic, 0, offset)], consumer.consumer_group_metadata(), 60
+        )
+        consumer.close()
+
+    def end(self, *, commit=True):
+        self._begin()
+        self.open = False
+        (self.producer.commit_transaction if commit else self.producer.abort_transaction)(60)
+
+    def end_empty(self):
+        self.end()
+
+
+def everywhere(producer, word, partitions=range(6)):
+    """A record in each partition; the values."""
+    for number in partitions:
+        producer.write(number, f"{word}-{number}")
+    return [f"{word}-{number}" for number in partitions]
+
+
+PRODUCERS = {"v1": LibrdkafkaProducer, "v2": WireProducer}
+"""By the version of transactions."""
