@@ -358,6 +358,12 @@ PLANS: dict[Bug, Plan] = {
 """Surroundings in which a rare story is less rare; the other bugs are found in any."""
 SEEDS_MAX = 200
 SEED_TRIED_FIRST: dict[Bug, int] = {
+    votes_go_to_any_log: 7,
+    a_restarted_leader_leads: 1,
+    older_records_commit_before_the_own_epoch: 14,
+    diverging_fetches_count: 3,
+    observers_do_not_sync: 1,
+    two_voters_are_removed_at_once: 5,
     a_leader_whose_removal_is_open_does_not_stand: 55,
     a_vote_is_given_twice: 9,
     votes_of_another_disk_count: 2,
