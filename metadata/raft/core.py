@@ -90,8 +90,8 @@ class RaftCore:
         self.truncations = 0
         self.is_loading = False
         """A snapshot is taking the place of the log: until it has, this node neither fetches nor stands."""
-        self.refusing: frozenset[int] = frozenset()
-        """The peers whose hosts refused the last connection, and that were not heard of since: their processes are gone."""
+        self.refused_ms: dict[int, int] = {}
+        """When the hosts of peers refused the last connection; without those that were heard of since."""
         self.shutdown_deadline_ms: int | None = None
         self.stopped = False
         self.now_ms = 0
@@ -134,9 +134,13 @@ class RaftCore:
 
     @property
     def majority_is_gone(self) -> bool:
-        """Whether so many voters' processes are gone that no leader can be elected."""
-        reached = len(self.voters) - len(self.refusing & self.voters.ids)
-        return bool(self.refusing) and reached < self.voters.majority
+        """Whether so many voters' processes are gone that no leader can be elected.
+
+        A refusal counts for a while: a follower hears no more of a voter that is back.
+        """
+        since_ms = self.now_ms - self.timeouts.refused_ms
+        gone = {peer for peer, at_ms in self.refused_ms.items() if at_ms > since_ms} & self.voters.ids
+        return bool(gone) and len(self.voters) - len(gone) < self.voters.majority
 
     @property
     def leader_endpoints(self) -> Endpoints:

@@ -248,7 +248,7 @@ def _sender(request: Request) -> int:
 
 def _received(core: RaftCore, event: Received) -> None:
     request, token = event.request, event.token
-    core.refusing -= {_sender(request)}
+    core.refused_ms.pop(_sender(request), None)
     match request:
         case VoteRequest():
             elections.on_vote(core, token, request)
@@ -269,7 +269,7 @@ def _received(core: RaftCore, event: Received) -> None:
 
 
 def _answered(core: RaftCore, event: Answered) -> None:
-    core.refusing -= {event.peer}
+    core.refused_ms.pop(event.peer, None)
     if not core.is_expected(event.peer, event.request):
         return
     _back_off_if_void(core, event)
@@ -304,7 +304,7 @@ def _back_off_if_void(core: RaftCore, event: Answered) -> None:
 def _failed(core: RaftCore, event: Failed) -> None:
     request = event.request
     if event.refused:
-        core.refusing |= {event.peer}
+        core.refused_ms[event.peer] = core.now_ms
     if not core.is_expected(event.peer, request):
         return
     if isinstance(request, VoteRequest) and event.error is ErrorCode.UNSUPPORTED_VERSION:

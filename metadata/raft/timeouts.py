@@ -42,6 +42,11 @@ class RaftTimeouts:
         """A leader tells voters that have been silent for so long that it leads: half the fetch time-out."""
         return self.fetch_ms // 2
 
+    @property
+    def refused_ms(self) -> int:
+        """How long it counts that a host has refused a connection: twice the fetch time-out."""
+        return 2 * self.fetch_ms
+
     def follower_timeout_ms(self, place: int, count: int) -> int:
         """How long the voter at place ``place`` of ``count`` followers does without the leader: ``fetch_ms`` or less.
 

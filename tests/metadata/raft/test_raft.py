@@ -209,4 +209,16 @@ def test_a_majority_is_gone_when_most_hosts_refuse(node, quorum):
     one.fetch(quorum.key(3))
     assert not one.raft.majority_is_gone
     one.answer(2, one.raft._core.in_flight[2], EpochAnswer(ErrorCode.NONE, 1, 1))
-    assert one.raft._core.refusing == frozenset()
+    assert one.raft._core.refused_ms == {}
+
+
+def test_a_refusal_of_long_ago_says_no_more(follower):
+    """A follower hears nothing of a voter that came back: it talks to the leader only."""
+    one = follower()
+    fetch = one.raft._core.in_flight[2]
+    for peer in (2, 3):
+        one.step(Failed(peer, fetch, refused=True))
+    assert one.raft.majority_is_gone
+    one.now_ms += 4000
+    one.step(Tick())
+    assert not one.raft.majority_is_gone
