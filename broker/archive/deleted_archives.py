@@ -192,7 +192,7 @@ class DeletedArchives:
 
     def note_committed(self, archives: Sequence[DeletedArchive]) -> None:
         """Note archives of topics that are deleted already; a disk that refuses is tried again."""
-        if not archives or self._ports.read_only:
+        if self._ports.read_only or not archives:
             return
         self._notes.update((one.partition, one) for one in archives if one.partition not in self._notes)
         self._write_or_later()

@@ -27,7 +27,7 @@ def why_refused(
     directories: Collection[Uuid],
     features: Mapping[str, SupportedLevels],
 ) -> str:
-    """What the refusal of a registration means, and what to do; empty for a code that speaks for itself."""
+    """The meaning of a refused registration, and what to do; empty for a code that speaks for itself."""
     match error_code:
         case ErrorCode.INCONSISTENT_CLUSTER_ID:
             return (

@@ -1,7 +1,8 @@
-"""What keeps this node from its quorum, in sentences for the log: a server of another cluster, no leader, another voter's id.
+"""The obstacles between a node and its quorum, as sentences for the log: another cluster, no leader, another voter's id.
 
 A refusal comes with every fetch, which may be fifty times a second: it is said at once, and again once a minute while it
-lasts. What passes by itself, such as a server that does not answer yet, is said when no leader has been known for a while.
+lasts. An obstacle that may pass by itself, such as a server that does not answer yet, is said when no leader has been known
+for a while.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class NoPeers:
         raise NoAnswer(ErrorCode.BROKER_NOT_AVAILABLE, f"this node is the whole quorum; node {peer} is unknown to it")
 
     def watch(self, quorum: object) -> None:
-        """Nothing keeps a node from a quorum of its own."""
+        """A quorum of one node has no obstacles."""
 
     def close(self) -> None:
         """There is nothing to close."""

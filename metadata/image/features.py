@@ -115,7 +115,7 @@ def record_version(record: type[Message], level: int) -> int:
 def check_level(name: str, level: int) -> None:
     """Raise `Invalid` for a level of ``metadata.version`` whose records this release cannot read.
 
-    Of other features a broker of an older release stays an observer: it is not registered. Source: Kafka's ``FeaturesDelta``.
+    A broker that lacks another feature's level stays an observer: it is not registered. Source: Kafka's ``FeaturesDelta``.
     """
     known = SUPPORTED_FEATURES[METADATA_VERSION]
     if name != METADATA_VERSION or known.minimum <= level <= known.maximum:

@@ -143,7 +143,7 @@ class MetadataReplay:
 
 
 def _decoded(record: Record) -> Message:
-    """Raises `Invalid` for a record that this release cannot read: its batch is whole, so nobody has damaged it."""
+    """Raises `Invalid` for a record that this release cannot read: its batch is whole, so it is no damage."""
     try:
         return decode_record(record.value or b"")
     except DecodeError as error:

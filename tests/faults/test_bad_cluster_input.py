@@ -82,7 +82,7 @@ def append_record(member, value, *, epoch=None, count=1):
     (data(member) / ".kafka_cleanshutdown").unlink()
 
 
-def test_a_broker_of_another_cluster_is_told_both_ids_and_the_address(nodes, caplog):
+def test_a_broker_of_another_cluster_hears_both_ids_and_the_address(nodes, caplog):
     """At once, once, and again when it gives up; also with an empty directory, which knows no leader."""
     nodes.start(100)
     edit(data(nodes[1]) / "meta.properties", CLUSTER_ID, OTHER_ID)
@@ -97,7 +97,7 @@ def test_a_broker_of_another_cluster_is_told_both_ids_and_the_address(nodes, cap
     assert len(caplog.messages) < 30
 
 
-def test_a_broker_whose_id_is_in_use_is_told_where(nodes):
+def test_a_broker_whose_id_is_in_use_hears_where(nodes):
     """The first one goes on."""
     nodes.start(100, 1)
     twin = RunningMember(f"{nodes[1].directory}-twin", nodes[1].settings)
@@ -107,7 +107,7 @@ def test_a_broker_whose_id_is_in_use_is_told_where(nodes):
     assert nodes[1].node.cluster.membership.lifecycle.in_contact
 
 
-def test_a_copied_directory_is_told_whose_copy_it_is(nodes):
+def test_a_copied_directory_is_refused_with_its_owner(nodes):
     """Two brokers with one directory id would both have its partitions."""
     nodes.start(100, 2)
     edit(data(nodes[1]) / "meta.properties", directory_id(nodes[1]), directory_id(nodes[2]))
@@ -236,7 +236,7 @@ def test_a_log_of_another_past_in_the_same_epoch_is_cut_and_goes_on(nodes, caplo
 
 
 def test_a_server_that_does_not_answer_is_named_before_a_minute_has_passed(nodes, caplog):
-    """A broker that knows nobody yet, and a wrong port."""
+    """A broker that knows no other node yet, and a wrong port."""
     nodes[1].settings |= {
         "initial.broker.registration.timeout.ms": "12000",
         "controller.quorum.bootstrap.servers": "127.0.0.1:1",

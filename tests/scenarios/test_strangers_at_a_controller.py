@@ -86,7 +86,7 @@ def test_garbage_costs_one_connection(nodes):
 
 
 def test_announced_sizes_take_no_memory(nodes):
-    """A hundred connections, each of which says that 100 MB follow."""
+    """A hundred connections; each says that 100 MB follow."""
     tracemalloc.start()
     try:
         opened = [socket.create_connection(("127.0.0.1", nodes.ports[100])) for _ in range(100)]
@@ -182,7 +182,7 @@ def test_registrations_of_another_cluster_and_of_an_id_in_use_are_refused_with_f
 
 
 def test_heartbeats_of_another_epoch_are_refused(nodes, link):
-    """They count as no contact, and stop nobody."""
+    """They count as no contact, and stop no broker."""
     epoch = nodes[100].node.image.brokers.brokers[1].epoch
     for broker_id, stale in ((1, epoch - 1), (1, epoch + 1), (9, 1)):
         asked = BrokerHeartbeatRequest(

@@ -58,7 +58,7 @@ LATER = (100 + GRACE_MS + SECOND_AFTER_MS, True)
 
 
 def test_the_replica_removes_at_once_and_all_others_look_later():
-    """Under one claim, above the last leader's: whoever comes second finds nothing, or goes on."""
+    """Under one claim, above the last leader's: the second one finds nothing, or goes on."""
     assert notes(cluster(), 2) == {0: (0, False), 1: LATER}
     assert notes(cluster(), 3) == {0: LATER, 1: (0, False)}
     assert notes(cluster(), 1) == {0: LATER, 1: LATER}
@@ -79,7 +79,7 @@ def test_an_archive_that_no_setting_names_is_known_to_its_replica_or_asked_for()
 
 
 def test_a_topic_that_is_missing_in_a_snapshot_was_not_seen_to_be_deleted():
-    """Nothing is removed because metadata is missing."""
+    """Missing metadata removes nothing."""
     before = cluster()
     change = difference(before, EMPTY_IMAGE)
     assert ID in change.removed_topics

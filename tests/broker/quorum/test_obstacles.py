@@ -50,7 +50,7 @@ def test_a_server_of_another_cluster_is_said_at_once_and_each_minute_with_both_i
     assert found.is_news("s", AGAIN_SECONDS + 1)
 
 
-def test_a_controller_whose_directory_is_no_voters_is_told_so():
+def test_a_controller_whose_directory_is_no_voters_says_so():
     """A voter with a wiped disk, or with another one's meta.properties, waits for ever otherwise; brokers never vote."""
     replaced = VoterSet((Voter(ReplicaKey(1, b"o" * 16)),))
     (sentence,) = obstacles().look(LEADER, replaced, 1)
