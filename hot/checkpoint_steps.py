@@ -1,4 +1,4 @@
-"""Writes the checkpoints of a log directory in steps, so that a hundred thousand partitions hold nobody up.
+"""Writes the checkpoints of a log directory in steps: a hundred thousand partitions stop no event loop.
 
 Each function gathers the rows and makes their text in steps, and returns what writes the file, to be called before the next
 step: no partition is deleted and no other checkpoint written in between. A file that would say what it says already is

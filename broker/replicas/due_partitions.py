@@ -85,7 +85,7 @@ class DuePartitions:
         return topic_id is not None and number in self._topics[topic_id][1]
 
     def ask(self, topic: str, number: int) -> bool:
-        """Whether a partition waits; if it does, it comes before all that nobody has asked for."""
+        """Whether a partition waits. If it does, it is opened before those that no client has asked for."""
         topic_id = self._ids.get(topic)
         return topic_id is not None and self.ask_by_id(topic_id, number)
 

@@ -117,7 +117,7 @@ class PartitionTable:
         return list(self._by_topic[topic].values()) if topic in self._by_topic else []
 
     def of_topics(self, wanted: Callable[[UnifiedLog], bool]) -> Iterator[UnifiedLog]:
-        """The partitions of the topics of which ``wanted`` is true; it is asked for one partition of each."""
+        """The partitions of topics for which ``wanted`` is true. It gets one partition of each topic."""
         for partitions in list(self._by_topic.values()):
             if wanted(next(iter(partitions.values()))):
                 yield from list(partitions.values())

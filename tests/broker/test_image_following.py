@@ -14,7 +14,7 @@ from stratalog.wire.records.metadata import PartitionRecord, TopicRecord
 
 
 class Hosted:
-    """Opens a partition in a step, and notes what it is told."""
+    """Opens a partition in a step, and notes its calls."""
 
     def __init__(self):
         self.table = SimpleNamespace(due=DuePartitions())
@@ -94,7 +94,7 @@ def test_an_image_with_many_new_partitions_is_followed_before_their_logs_are_ope
 
 
 @pytest.mark.parametrize(("has_peers", "count"), [(True, OPENED_FIRST), (False, OPENED_FIRST * 3)])
-def test_what_a_command_made_is_open_when_it_is_answered(has_peers, count):
+def test_partitions_of_a_command_are_open_when_it_is_answered(has_peers, count):
     """A few partitions in a cluster of several nodes; however many where there is only this one."""
 
     async def main():
@@ -112,7 +112,7 @@ def test_a_mistake_in_one_step_keeps_no_other_partition_closed(caplog):
         world = World(has_peers=True)
         world.hosted.fails = True
         await world.create("a", OPENED_FIRST * 2)
-        while world.hosted.table.due:  # noqa: ASYNC110 - nobody tells
+        while world.hosted.table.due:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
         assert len(world.hosted.opened) == OPENED_FIRST * 2
         assert "partitions were not opened" in caplog.text

@@ -89,7 +89,7 @@ def test_the_files_are_those_that_are_written_in_one_go(world):
     assert len(world.directory.bounds) == 4
 
 
-def test_what_has_not_changed_is_not_written_again(world, monkeypatch):
+def test_an_unchanged_file_is_not_written_again(world, monkeypatch):
     """An idle broker with many partitions writes one file of three."""
     written = []
     real = checkpoint.write_durably
@@ -122,7 +122,7 @@ def test_a_cut_that_comes_after_the_row_keeps_its_note(world):
     assert not note.exists()
 
 
-def test_what_another_checkpoint_wrote_meanwhile_is_not_taken_back(world):
+def test_a_row_that_another_checkpoint_wrote_meanwhile_is_not_taken_back(world):
     """A log start that was acknowledged to a client of DeleteRecords, for one."""
     log = world.logs[NAMES[1]]
 

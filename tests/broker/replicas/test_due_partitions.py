@@ -46,7 +46,7 @@ def test_partitions_of_coordinators_are_next(due):
     assert due.take() == (IDS["c"], 7)
 
 
-def test_what_is_open_or_gone_does_not_come(due):
+def test_an_open_or_deleted_partition_does_not_come(due):
     """Also if it was asked for; a topic of the same name with another id takes the place of the former."""
     due.ask("a", 1)
     due.discard("a", 1)

@@ -27,7 +27,7 @@ def held():
 
 @pytest.fixture
 def due():
-    """What is to be called later."""
+    """Callables for later."""
     return []
 
 
@@ -60,7 +60,7 @@ def test_many_rules_more_are_frozen_after_the_next_full_collection(held):
 @pytest.mark.parametrize(("grown_by", "generation"), [(GROWN_OBJECTS, 2), (GROWN_OBJECTS * 20, 1)])
 @pytest.mark.usefixtures("grown")
 def test_a_full_collection_comes_before_there_is_much_to_look_at(held, due, grown_by, generation, monkeypatch):
-    """33,000 logs were looked at for more than a second, again and again. What comes at once is not looked at at all."""
+    """33,000 logs were looked at for more than a second, again and again. Objects that come at once are frozen unseen."""
     generations = []
     monkeypatch.setattr(gc, "callbacks", [*gc.callbacks, lambda phase, found: generations.append(found["generation"])])
     kept = [[number] for number in range(1_000)]
@@ -80,7 +80,7 @@ def test_a_full_collection_comes_before_there_is_much_to_look_at(held, due, grow
 
 
 @pytest.mark.story
-def test_what_was_due_at_the_end_is_not_done(held, due, grown):
+def test_a_collection_that_was_due_at_the_end_freezes_nothing(held, due, grown):
     """The loop may call it after the end."""
     held.count += GROWN_OBJECTS
     gc.collect(1)

@@ -32,7 +32,7 @@ def test_a_decision_is_a_value():
     ],
 )
 def test_a_large_decision_is_written_in_batches(level, count, is_atomic, sizes):
-    """Of which each is encoded in one step; one that has to hold as a whole becomes a metadata transaction (KIP-868)."""
+    """A batch is encoded in one step. A decision that has to hold as a whole becomes a metadata transaction (KIP-868)."""
     decision = Decision((NoOpRecord(),) * count, None, is_atomic=is_atomic)
     parts = list(batches(decision, level))
     assert [len(part) for part in parts] == sizes

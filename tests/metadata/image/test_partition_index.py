@@ -127,7 +127,7 @@ def test_a_change_costs_what_it_changes_however_many_partitions_there_are():
 
 
 def test_very_many_partitions_are_built_indexed_and_compared_in_steps():
-    """Each of which is short: none has more than some hundred keys."""
+    """Each step is short: it has some hundred keys."""
     records = []
     for number in range(1_000):
         topic_id = number.to_bytes(16, "little")
