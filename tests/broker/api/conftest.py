@@ -27,7 +27,6 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.coordination import Producer
-from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -37,12 +36,11 @@ from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
 from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from stratalog.wire.messages.leave_group import LeaveGroupRequest
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from stratalog.wire.records.metadata import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from stratalog.wire.rework import rework
 from stratalog.wire.topic import TopicPartition
+from tests.broker.api.rig_image import IMAGE, NAMES
 
 NOW_MS = 1_700_000_000_000
-NAMES = ("t", "u", "longer")
 
 WITH_SHORTCUTS = {
     "test_produce",
@@ -76,40 +74,6 @@ def start_node(start_node, shortcuts):
 def start_shared_node(start_shared_node, shortcuts):
     """The same for all tests of a file."""
     return partial(start_shared_node, stratalog_request_shortcuts=str(shortcuts).lower())
-
-
-def _image():
-    """The cluster of a rig: broker 1 leads the partitions of the topics."""
-    records = [
-        RegisterBrokerRecord(
-            broker_id=1,
-            broker_epoch=1,
-            incarnation_id=bytes(16),
-            end_points=[BrokerEndpoint(name="TEST", host="here", port=9092, security_protocol=0)],
-            features=[],
-            rack="r1",
-            fenced=False,
-        )
-    ]
-    for name in NAMES:
-        topic_id = name.encode().ljust(16)
-        records.append(TopicRecord(name=name, topic_id=topic_id))
-        records += [
-            PartitionRecord(
-                partition_id=number,
-                topic_id=topic_id,
-                replicas=[1],
-                isr=[1],
-                leader=1,
-                leader_epoch=3,
-                partition_epoch=0,
-            )
-            for number in (0, 1)
-        ]
-    return EMPTY_IMAGE.apply(records)
-
-
-IMAGE = _image()
 
 
 class Loop:

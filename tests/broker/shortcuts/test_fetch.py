@@ -34,7 +34,7 @@ def load_rig():
 RIG = load_rig()
 FLEXIBLE_SINCE, Asked, FetchFrames = RIG.FLEXIBLE_SINCE, RIG.Asked, RIG.FetchFrames
 EVENTS, append, change_table, hold = RIG.EVENTS, RIG.append, RIG.change_table, RIG.hold
-note_decoded, ask, answered, whole_answer = RIG.note_decoded, RIG.ask, RIG.answered, RIG.whole_answer
+note_decoded, ask, answered = RIG.note_decoded, RIG.ask, RIG.answered
 
 (API,) = with_shortcuts([fetch.API])
 LONG_WAY = fetch.API
@@ -235,30 +235,6 @@ def test_a_wait_goes_on_over_leader_epochs_and_ends_with_the_leadership(rig):
     EVENTS["resign"](rig)
     rig.loop.run()
     assert answered(rig, asked, before)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-@pytest.mark.parametrize(("version", "named"), [(15, False), (16, True), (18, True)])
-def test_a_wait_that_ends_with_the_leadership_tells_who_leads(rig, version, named):
-    """From version 16 on, with the leader's endpoint (KIP-951); so does an older epoch that a request brings."""
-    append(rig)
-    asked = Asked(version=version)
-    ask(rig, replace(asked, offset=0))
-    before = len(rig.connection._transport.sent)
-    assert ask(rig, asked) is None
-    EVENTS["resign"](rig)
-    rig.loop.run()
-    moved = whole_answer(rig, asked, before)
-    EVENTS["epoch"](rig)
-    before = len(rig.connection._transport.sent)
-    ask(rig, replace(asked, leader_epoch=2))
-    fenced = whole_answer(rig, asked, before)
-    for answer, code in ((moved, ErrorCode.NOT_LEADER_OR_FOLLOWER), (fenced, ErrorCode.FENCED_LEADER_EPOCH)):
-        (partition,) = answer.responses[0].partitions
-        leader = partition.current_leader
-        assert partition.error_code == code
-        assert (leader and (leader.leader_id, leader.leader_epoch)) == ((1, 3) if named else None)
-        endpoints = [(at.node_id, at.host, at.port, at.rack) for at in answer.node_endpoints]
-        assert endpoints == ([(1, "here", 9092, "r1")] if named else [])
 
 
 def test_another_topic_that_comes_changes_nothing(rig):

@@ -8,6 +8,7 @@ from stratalog.broker.api import fetch
 from stratalog.broker.requests.dispatch import PENDING
 from stratalog.broker.shortcuts.fetch_route import LONG_WAY, FetchRoute, RequestForm, at_offset, partition_of
 from stratalog.broker.shortcuts.table import with_shortcuts
+from stratalog.wire.errors import ErrorCode
 
 
 def load_rig():
@@ -99,3 +100,27 @@ def test_a_route_finds_its_records(context_of, rig):
     rig.table.remove(rig.partitions[0])
     with pytest.raises(LONG_WAY):
         route.look(0, final=False)
+
+
+@pytest.mark.parametrize(("version", "named"), [(15, False), (16, True), (18, True)])
+def test_a_wait_that_ends_with_the_leadership_tells_who_leads(rig, version, named):
+    """From version 16 on, with the leader's endpoint (KIP-951); so does an older epoch that a request brings."""
+    RIG.append(rig)
+    asked = Asked(version=version)
+    RIG.ask(rig, replace(asked, offset=0))
+    before = len(rig.connection._transport.sent)
+    assert RIG.ask(rig, asked) is None
+    RIG.EVENTS["resign"](rig)
+    rig.loop.run()
+    moved = RIG.whole_answer(rig, asked, before)
+    RIG.EVENTS["epoch"](rig)
+    before = len(rig.connection._transport.sent)
+    RIG.ask(rig, replace(asked, leader_epoch=2))
+    fenced = RIG.whole_answer(rig, asked, before)
+    for answer, code in ((moved, ErrorCode.NOT_LEADER_OR_FOLLOWER), (fenced, ErrorCode.FENCED_LEADER_EPOCH)):
+        (partition,) = answer.responses[0].partitions
+        leader = partition.current_leader
+        assert partition.error_code == code
+        assert (leader and (leader.leader_id, leader.leader_epoch)) == ((1, 3) if named else None)
+        endpoints = [(at.node_id, at.host, at.port, at.rack) for at in answer.node_endpoints]
+        assert endpoints == ([(1, "here", 9092, "r1")] if named else [])

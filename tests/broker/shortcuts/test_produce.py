@@ -379,35 +379,6 @@ def test_batches_of_a_route_go_to_the_role_of_now(run):
     assert (count, answers[0].error_code) == (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-@pytest.mark.parametrize("api", [API, LONG_WAY], ids=["short", "decoded"])
-@pytest.mark.parametrize(("version", "named"), [(9, False), (10, True), (13, True)])
-def test_a_batch_that_waits_hears_who_leads_when_the_role_ends(
-    broker_rig, tmp_path, now_ms, monkeypatch, api, version, named
-):
-    """From version 10 on, with the leader's endpoint (KIP-951), though the request was not decoded."""
-    rig = broker_rig(tmp_path, api)
-    requests = Requests(now_ms)
-    asked = Asked(version=version, acks=-1)
-    rig.receive(requests.frame(asked))
-    rig.loop.run()
-    monkeypatch.setattr(rig.directory, "_begin_cycle", lambda: None)
-    before = len(rig.connection._transport.sent)
-    rig.receive(requests.frame(asked))
-    rig.loop.run()
-    assert len(rig.connection._transport.sent) == before
-    rig.partitions[0].partition.resign()
-    rig.loop.run()
-    head_bytes = 9 if version >= 9 else 8
-    answer = decode(ProduceResponse, version, memoryview(bytes(rig.connection._transport.sent[before:])), head_bytes)
-    (partition,) = answer.responses[0].partition_responses
-    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    leader = partition.current_leader
-    assert (leader and (leader.leader_id, leader.leader_epoch)) == ((1, 3) if named else None)
-    endpoints = [(at.node_id, at.host, at.port, at.rack) for at in answer.node_endpoints]
-    assert endpoints == ([(1, "here", 9092, "r1")] if named else [])
-    rig.close()
-
-
 def test_a_batch_not_safe_in_time_is_answered_with_a_time_out(run, monkeypatch):
     """REQUEST_TIMED_OUT when the time-out of the request is over, not earlier."""
     run(Asked(acks=-1))

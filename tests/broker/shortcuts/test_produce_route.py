@@ -7,9 +7,13 @@ import pytest
 from stratalog.broker.api.produce import API
 from stratalog.broker.requests.dispatch_row import Row
 from stratalog.broker.shortcuts.produce_route import Route, WaitingAnswer
+from stratalog.broker.shortcuts.table import with_shortcuts
 from stratalog.hot.log.log import AppendInfo
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.frame import encode_request
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from stratalog.wire.schema import decode
+from stratalog.wire.schema import decode, encode
 from stratalog.wire.topic import TopicPartition
 
 TOPIC_ID = bytes(range(16))
@@ -81,3 +85,44 @@ def test_the_wait_is_bounded_where_others_are_waited_for(route):
     """With acks=1 there is nothing to wait for but the write."""
     assert WaitingAnswer(route(9), Connection(), 1, 1).deadline == float("inf")
     assert WaitingAnswer(route(9, acks=-1), Connection(), 1, 1).deadline == 2.5
+
+
+(SHORT,) = with_shortcuts([API])
+
+
+def frame_of(version, correlation_id, now_ms):
+    """A request of one batch for partition 0 of ``t``, safe everywhere."""
+    batch = build_batch([Record(0, now_ms, None, b"v")])
+    data = [PartitionProduceData(index=0, records=memoryview(batch))]
+    topic = TopicProduceData(name="t", topic_id=b"t".ljust(16), partition_data=data)
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=500, topic_data=[topic])
+    parts = encode_request(0, version, correlation_id, "c", encode(request, version), flexible=True)
+    return b"".join(bytes(part) for part in parts)
+
+
+@pytest.mark.parametrize("api", [SHORT, API], ids=["short", "decoded"])
+@pytest.mark.parametrize(("version", "named"), [(9, False), (10, True), (13, True)])
+def test_a_batch_that_waits_hears_who_leads_when_the_role_ends(
+    broker_rig, tmp_path, now_ms, monkeypatch, api, version, named
+):
+    """From version 10 on, with the leader's endpoint (KIP-951), though the request was not decoded."""
+    rig = broker_rig(tmp_path, api)
+    first, second = (frame_of(version, number, now_ms) for number in (1, 2))
+    rig.receive(first)
+    rig.loop.run()
+    monkeypatch.setattr(rig.directory, "_begin_cycle", lambda: None)
+    before = len(rig.connection._transport.sent)
+    rig.receive(second)
+    rig.loop.run()
+    assert len(rig.connection._transport.sent) == before
+    rig.partitions[0].partition.resign()
+    rig.loop.run()
+    head_bytes = 9 if version >= 9 else 8
+    answer = decode(ProduceResponse, version, memoryview(bytes(rig.connection._transport.sent[before:])), head_bytes)
+    (partition,) = answer.responses[0].partition_responses
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader = partition.current_leader
+    assert (leader and (leader.leader_id, leader.leader_epoch)) == ((1, 3) if named else None)
+    endpoints = [(at.node_id, at.host, at.port, at.rack) for at in answer.node_endpoints]
+    assert endpoints == ([(1, "here", 9092, "r1")] if named else [])
+    rig.close()
