@@ -24,9 +24,9 @@ from stratalog.metadata.raft.messages import (
 )
 from stratalog.metadata.raft.replica_progress import NEVER_MS
 from stratalog.metadata.raft.states import Leader, PendingChange
-from stratalog.metadata.raft.voter_set import Voter, VoterSet
+from stratalog.metadata.raft.voter_set import ReplicaKey, Voter, VoterSet
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.topic import ZERO_UUID
+from stratalog.wire.topic import ZERO_UUID, uuid_text
 
 __all__ = ["changed_voters", "check_change", "check_leads", "check_voter", "is_caught_up", "on_change", "on_versions"]
 
@@ -98,7 +98,7 @@ def changed_voters(voters: VoterSet, request: VoterChange) -> VoterSet:
     if isinstance(request, RemoveVoterRequest):
         left = voters.removed(request.voter)
         if left == voters:
-            raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"{request.voter} is no voter")
+            raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"{_text(request.voter)} is no voter")
         if not left.voters:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the last voter cannot be removed")
         return left
@@ -106,11 +106,15 @@ def changed_voters(voters: VoterSet, request: VoterChange) -> VoterSet:
     check_voter(voter)
     if isinstance(request, UpdateVoterRequest):
         if not any(each.key == voter.key for each in voters):
-            raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"{voter.key} is no voter")
+            raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"{_text(voter.key)} is no voter")
         return voters.updated(voter)
     if voters.voter(voter.key.id) is not None:
         raise KafkaError(ErrorCode.DUPLICATE_VOTER, f"node {voter.key.id} is a voter; remove its old directory first")
     return voters.added(voter)
+
+
+def _text(key: ReplicaKey) -> str:
+    return f"node {key.id} with the directory {uuid_text(key.directory_id)}"
 
 
 def _append(core: RaftCore, change: PendingChange, voters: VoterSet) -> None:

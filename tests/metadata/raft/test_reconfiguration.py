@@ -15,7 +15,7 @@ from stratalog.metadata.raft.messages import (
 )
 from stratalog.metadata.raft.states import Leader, Resigned
 from stratalog.wire.errors import ErrorCode, Invalid
-from stratalog.wire.topic import ZERO_UUID
+from stratalog.wire.topic import ZERO_UUID, uuid_text
 
 VERSIONS = ApiVersionsAnswer(ErrorCode.NONE, (0, 1))
 
@@ -148,7 +148,9 @@ def test_requests_that_make_no_sense_are_refused(node, quorum):
     assert one.reply(AddVoterRequest(nameless)).error is ErrorCode.INVALID_REQUEST
     assert one.reply(AddVoterRequest(replace(voter, endpoints=()))).error is ErrorCode.INVALID_REQUEST
     assert one.reply(AddVoterRequest(quorum.voter(2, 1))).error is ErrorCode.DUPLICATE_VOTER
-    assert one.reply(RemoveVoterRequest(quorum.key(2, 1))).error is ErrorCode.VOTER_NOT_FOUND
+    refused = one.reply(RemoveVoterRequest(quorum.key(2, 1)))
+    assert refused.error is ErrorCode.VOTER_NOT_FOUND
+    assert refused.message.endswith(f"node 2 with the directory {uuid_text(quorum.key(2, 1).directory_id)} is no voter")
     assert one.reply(UpdateVoterRequest(1, quorum.voter(2, 1))).error is ErrorCode.VOTER_NOT_FOUND
     alone = node(log=quorum.log(voters=quorum.voters(1)))
     alone.flush()
