@@ -112,7 +112,7 @@ test-iceberg: $(VENV)/.ready
 	PYTHONPATH=$(CURDIR)/build/pyspark-$(PYSPARK) $(PY) -m pytest -m iceberg -o filterwarnings=default tests/spark/sinks
 
 test-node: $(VENV)/.ready
-	$(PY) -m pytest -m node tests/clients/test_kafkajs.py tests/tier/test_format_reader_node.py
+	$(PY) -m pytest -m node tests/clients/test_kafkajs.py tests/clients/test_kafkajs_through_kills.py tests/tier/test_format_reader_node.py
 
 test-browser: $(VENV)/.ready
 	$(PY) -m pip install --quiet --group browser

@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 BUILD = HERE.parent.parent / "build"
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 JAVA_VERSION_MIN = 17
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # DumpLogSegments says these on stdout or stderr and still ends with exit code 0.
 FAULT = re.compile(
@@ -138,16 +138,17 @@ class KafkaPrograms:
     def run(self, main: str, *arguments: str, stdin: str = "") -> Ended:
         """Run a program of ``org.apache.kafka.tools`` (or with its full name) to its end."""
         done = subprocess.run(
-            self.command(self._full(main), *arguments), input=stdin, capture_output=True, text=True, timeout=2 * WAIT_SECONDS, check=False
+            self.command(self.full_name(main), *arguments), input=stdin, capture_output=True, text=True, timeout=2 * WAIT_SECONDS, check=False
         )  # fmt: skip
         return Ended(done.returncode, done.stdout, done.stderr)
 
     def start(self, directory: Path, main: str, *arguments: str) -> Running:
         """Start a program that goes on by itself; what it prints goes to files of this directory."""
-        return Running(directory, self.command(self._full(main), *arguments))
+        return Running(directory, self.command(self.full_name(main), *arguments))
 
     @staticmethod
-    def _full(main: str) -> str:
+    def full_name(main: str) -> str:
+        """The class of a program, which is one of ``org.apache.kafka.tools`` unless its name says more."""
         return main if main.startswith(("kafka.", "org.")) else f"org.apache.kafka.tools.{main}"
 
     def dump(self, files: Sequence[Path], *options: str) -> Dump:
@@ -278,8 +279,8 @@ def java_version() -> int:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> KafkaPrograms:
-    """Kafka's programs; their jars are fetched once for each content of pom.xml and kept under build/."""
+def jars() -> Path:
+    """Kafka's jars; they are fetched once for each content of pom.xml and kept under build/."""
     if java_version() < JAVA_VERSION_MIN:
         pytest.skip(f"Kafka's programs need java {JAVA_VERSION_MIN} or newer on the PATH")
     pom = HERE / "pom.xml"
@@ -295,7 +296,23 @@ def kafka() -> KafkaPrograms:
         )  # fmt: skip
         assert fetched.returncode == 0, f"mvn could not fetch Kafka's jars:\n{fetched.stdout}\n{fetched.stderr}"
         partial.rename(jars)
+    return jars
+
+
+@pytest.fixture(scope="session")
+def kafka(jars) -> KafkaPrograms:
+    """Kafka's programs, each in a process of its own."""
     return KafkaPrograms(jars)
+
+
+@pytest.fixture(scope="session")
+def tools(jars) -> Iterator[KafkaPrograms]:
+    """The same programs in one process, for tests that run many of them."""
+    from tests.java.warm_programs import WarmPrograms  # it needs the classes above
+
+    programs = WarmPrograms(jars)
+    yield programs
+    programs.close()
 
 
 @pytest.fixture(scope="session")
@@ -332,12 +349,12 @@ def background(kafka, tmp_path) -> Iterator[Callable[..., Running]]:
 
 
 @pytest.fixture
-def cluster(kafka, tmp_path) -> Iterator[Callable[..., MixedCluster]]:
+def cluster(tools, tmp_path) -> Iterator[Callable[..., MixedCluster]]:
     """Makes clusters with settings for all nodes; their processes are gone after the test."""
     made: list[MixedCluster] = []
 
     def new(more: str = "") -> MixedCluster:
-        made.append(MixedCluster(kafka, tmp_path, more))
+        made.append(MixedCluster(tools, tmp_path, more))
         return made[-1]
 
     yield new

@@ -16,7 +16,7 @@ from tests.java.kafka_server import free_port
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 STORAGE = "kafka.tools.StorageTool"
-SECONDS_MAX = 60
+SECONDS_MAX = 300
 # Levels of Kafka 4.3 that no node of ours can run: a broker of ours would be refused.
 ONLY_KAFKA_HAS = ("eligible.leader.replicas.version", "share.version", "streams.version")
 LOWERED = tuple(part for name in ONLY_KAFKA_HAS for part in ("--feature", f"{name}=0"))
@@ -88,6 +88,10 @@ class MixedNode:
         """Itself as ``--initial-controllers`` names it."""
         return f"{self.node_id}@{self.controller}:{directory_id(self.node_id)}"
 
+    def metadata_files(self) -> list[Path]:
+        """The segments of its metadata log and its snapshots."""
+        return sorted(path for path in self.metadata.iterdir() if path.suffix in {".log", ".checkpoint"})
+
     def batches(self) -> list[tuple[int, bytes]]:
         """The base offset and the bytes of each whole batch of its metadata log, as they are in its files now."""
         found = []
@@ -139,12 +143,10 @@ class MixedCluster:
         """The brokers as ``--bootstrap-server`` names them."""
         return ",".join(node.address for node in self.nodes.values() if "broker" in node.roles)
 
-    def format(self, *features: str, voters: tuple[int, ...] | None = None, only: int | None = None) -> None:
-        """Format each node by its own side's program; the voters are all controllers, or these."""
+    def format(self, *features: str, voters: tuple[int, ...] | None = None, by_kafka: tuple[int, ...] = ()) -> None:
+        """Format each node by its own side's program, or by Kafka's; the voters are all controllers, or these."""
         first = [node for node in self.controllers if voters is None or node.node_id in voters]
         for node in self.nodes.values():
-            if only is not None and node.node_id != only:
-                continue
             listeners = [f"PLAINTEXT://{node.address}"] * ("broker" in node.roles)
             listeners += [f"CONTROLLER://{node.controller}"] * ("controller" in node.roles)
             node.config.write_text(
@@ -158,7 +160,7 @@ class MixedCluster:
                 options += ["--initial-controllers", ",".join(each.voter for each in first)]
             elif node in self.controllers:
                 options += ["--no-initial-controllers"]
-            if node.kind == "kafka":
+            if node.kind == "kafka" or node.node_id in by_kafka:
                 self._kafka.run(STORAGE, "format", *options, *features).ok()
             else:
                 done = subprocess.run(
