@@ -105,15 +105,18 @@ class ControllerRole:
         self._channel: ControllerChannel | None = None
         self._known_leader = (-1, -1)
         self._new_leaders = 0
-        publisher = quorum.publisher
+        self._add_metrics()
+
+    def _add_metrics(self) -> None:
+        publisher = self.quorum.publisher
         add_controller_metrics(
-            metrics,
+            self.metrics,
             ControllerParts(
-                office=quorum,
+                office=self.quorum,
                 cluster=self.cluster,
                 sessions=self.sessions,
                 control=self.control,
-                clock=clock,
+                clock=self.clock,
                 new_leaders=lambda: self._new_leaders,
                 metadata_errors=lambda: publisher.load_errors + publisher.apply_errors,
             ),

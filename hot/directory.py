@@ -395,9 +395,8 @@ class LogDirectory:
 
         Its log must have been abandoned. Returns the new path. Raises `OSError`.
         """
-        name = f"{directory_name(topic_partition)}.{unique.hex()}{DELETE_SUFFIX}"
-        if len(name) > 255:
-            name = f"{name[: 255 - 40 - len(DELETE_SUFFIX)]}.{unique.hex()}{DELETE_SUFFIX}"
+        end = f".{unique.hex()}{DELETE_SUFFIX}"
+        name = directory_name(topic_partition)[: 255 - len(end)] + end
         target = f"{self.path}/{name}"
         self.files.rename(self.partition_path(topic_partition), target)
         self.files.sync_directory(self.path)
@@ -410,9 +409,8 @@ class LogDirectory:
         self.partitions.pop(topic_partition, None)
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaner_offsets):
             offsets.pop(topic_partition, None)
-        self.remote_logs.pop(topic_partition, None)
-        self.bounds.pop(topic_partition, None)
-        self.summaries.pop(topic_partition, None)
+        for known in (self.remote_logs, self.bounds, self.summaries):
+            known.pop(topic_partition, None)
         self.changes.forget(topic_partition)
         self.bounds_stored = self.points_stored = False
 

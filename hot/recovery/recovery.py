@@ -202,8 +202,7 @@ def _first_unflushed(loading: _Loading) -> int:
 
 
 def _recover(loading: _Loading) -> None:
-    segments, point = loading.segments, loading.request.recovery_point
-    first = _first_unflushed(loading)
+    segments, point, first = loading.segments, loading.request.recovery_point, _first_unflushed(loading)
     loading.known = known = known_part(loading.request, segments[first])
     if known is None:
         loading.state = _restore(loading, segments[:first], segments[first].base_offset)
@@ -258,9 +257,8 @@ def _pass_missing(loading: _Loading, number: int) -> None:
 def _set_aside(loading: _Loading, number: int, damage: Damage) -> None:
     """End the log before the damage in segment ``number``, or go on above what is lost."""
     place = Placing(loading.end_offset, loading.gaps_below, _limit(loading, number))
-    point = loading.request.recovery_point
-    may_go = loading.request.unsynced_may_go and loading.end_offset >= point
-    refuse = loading.request.refuse_damage and not may_go
+    request, point = loading.request, loading.request.recovery_point
+    refuse = request.refuse_damage and not (request.unsynced_may_go and loading.end_offset >= point)
     where = loading.segments, number, damage, place
     resume = keep_damaged(loading.quarantine, loading.report, *where, point, refuse=refuse)
     _end_log_at(loading, number, damage.position)

@@ -6,6 +6,14 @@ from stratalog.broker.control.controller_metrics import ControllerParts, add_con
 from stratalog.broker.runtime.metrics import Metrics
 
 
+def controller_figures(metrics):
+    """The figures of the controller, without the beginning that most have in common."""
+    start = "kafka_controller_"
+    lines = metrics.render().decode().splitlines()
+    rows = [line.removeprefix(start).split() for line in lines if line.startswith(start)]
+    return {name.removeprefix("kafkacontroller_"): float(value) for name, value in rows}
+
+
 def test_figures_have_kafkas_names_and_follow_the_cluster(memory_controller):
     """They are asked for at each scrape."""
     one = memory_controller()
@@ -23,10 +31,7 @@ def test_figures_have_kafkas_names_and_follow_the_cluster(memory_controller):
     add_controller_metrics(metrics, parts)
 
     def figures():
-        lines = metrics.render().decode().splitlines()
-        start = "kafka_controller_"
-        rows = [line.removeprefix(start).split() for line in lines if line.startswith(start)]
-        return {name.removeprefix("kafkacontroller_"): float(value) for name, value in rows}
+        return controller_figures(metrics)
 
     one.start(1, 2, 3)
     one.topic("t", (1, 2), (2, 1), (3,))
