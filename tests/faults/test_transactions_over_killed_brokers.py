@@ -44,7 +44,9 @@ def topic(request):
 
 @pytest.fixture
 def brokers(cluster, topic):
-    """Its brokers, with a topic for this test."""
+    """Its brokers, with a topic for this test. A node that an earlier test has left dead starts again."""
+    cluster.start()
+    cluster.wait_ready(PATIENCE_SECONDS)
     return Brokers(cluster, topic=topic)
 
 
