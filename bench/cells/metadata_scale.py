@@ -248,11 +248,12 @@ def _fence(index: ClusterIndex, image: ClusterImage, steps: _Steps) -> None:
 
 def _measure(settings: Settings) -> list[Outcome]:
     steps = _Steps()
-    content = b"".join(steps.run("snapshot", snapshot_steps(_large_image(SIZES[-1]))))
+    written = _large_image(SIZES[-1])  # kept: to let go of it is no part of a step
+    content = b"".join(steps.run("snapshot", snapshot_steps(written)))
     seconds, size_bytes, index, image = _load(content, steps)
     index_us = _index_us(index, image)
     _fence(index, image, steps)
-    del index, image, content
+    del index, image, content, written
     found, longest_ms = _changes(settings)
     steps.longest["turn"] = longest_ms
     ratios = {name: found[SIZES[-1]][name] / found[SIZES[0]][name] for name in found[SIZES[0]]}
