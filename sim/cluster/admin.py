@@ -100,7 +100,7 @@ class Admin:
 
     def _topic(self, *, exists: bool) -> TopicFacts | None:
         """A topic of this administrator's, of which it is known whether it exists."""
-        mine = [
+        mine: list[TopicFacts] = [
             one for one in self.world.facts.topics.values() if one.exists is exists and one.name.startswith(self.name)
         ]
         return self.dice.choice(mine) if mine else None

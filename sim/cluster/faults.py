@@ -39,10 +39,10 @@ class Faults:
             self._well(member)
 
     def _any(self, *, controllers: bool | None = None) -> Member:
-        """Any node; the active controller more often than another."""
+        """Any node, or any of a kind; the active controller more often than another."""
         members: list[Member] = list(self._world.members.values())
         active = [one for one in members if one.active_epoch is not None]
-        if controllers is None and active and self._dice.random() < 0.25:
+        if controllers is not False and active and self._dice.random() < (0.5 if controllers else 0.25):
             return self._dice.choice(active)
         return self._dice.choice([one for one in members if controllers in (None, one.is_controller)])
 
@@ -94,6 +94,14 @@ class Faults:
                 self._world.cuts |= {(other, node_id)} if way != 1 else set()
         self._later(_CUT_SECONDS, self._world.heal)
 
+    def _split(self) -> None:
+        """A controller and the other controllers do not hear each other; brokers hear all of them."""
+        node_id = self._any(controllers=True).id
+        for other in self._world.voter_ids:
+            if other != node_id:
+                self._world.cuts |= {(node_id, other), (other, node_id)}
+        self._later(_CUT_SECONDS, self._world.heal)
+
     def _reset(self) -> None:
         self._world.loop.network.reset_some(self._dice.choice((0.2, 1.0)))
 
@@ -123,6 +131,7 @@ _KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "freeze": Faults._freeze,
     "cut": Faults._cut,
     "isolate": Faults._isolate,
+    "split": Faults._split,
     "reset": Faults._reset,
     "slow": Faults._slow,
     "clock": Faults._clock,

@@ -28,7 +28,7 @@ class Plan:
     @classmethod
     def draw(cls, dice: random.Random) -> Plan:
         """Draw one."""
-        kinds = ("kill", "kill", "power", "freeze", "cut", "isolate", "reset", "stop", "wipe", "slow", "clock")
+        kinds = ("kill", "kill", "power", "freeze", "cut", "isolate", "split", "reset", "stop", "wipe", "slow", "clock")
         return cls(
             faults=tuple(sorted(set(dice.choices(kinds, k=dice.randint(1, 6))))),
             fault_every=dice.choice((1.0, 2.0, 4.0)),

@@ -186,8 +186,8 @@ PLANS: dict[Bug, Plan] = {
     a_new_controller_goes_on_with_old_sessions: replace(FEW, faults=("kill", "freeze"), fault_seconds=12.0),
     a_fenced_broker_keeps_what_it_leads: replace(FEW, faults=("freeze", "isolate"), fault_seconds=15.0),
     a_fenced_broker_never_asks_again: replace(FEW, faults=("freeze", "isolate"), fault_seconds=15.0),
-    commands_are_answered_before_their_commit: replace(FEW, faults=("kill", "isolate"), pause_every=0.02),
-    followers_apply_what_is_not_committed: replace(FEW, faults=("power", "isolate"), pause_every=0.02, slow=0.3),
+    commands_are_answered_before_their_commit: replace(FEW, faults=("split",), fault_every=1.5),
+    followers_apply_what_is_not_committed: replace(FEW, faults=("split",), fault_every=1.5),
     snapshots_lack_settings: replace(FEW, faults=("wipe",), small_snapshots=True),
     a_stopping_broker_leaves_the_images_to_chance: replace(FEW, faults=("stop",)),
 }
