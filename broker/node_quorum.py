@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from stratalog.broker.link_making import LinkMaking
@@ -80,8 +80,8 @@ def open_node_quorum(services: QuorumServices) -> NodeQuorum:
         in_slices=services.in_slices,
         on_failed=services.on_failed,
     )
-    bootstrap = partial(first_records, services.files, config.metadata_log_dir)
-    if roles.is_controller and not quorum.log_end_offset:
+    bootstrap = cache(partial(first_records, services.files, config.metadata_log_dir))
+    if roles.is_controller and roles.has_peers and not quorum.log_end_offset:
         bootstrap()  # a controller that leads a new cluster without it would write nothing, for ever
     peers.watch(quorum)
     return NodeQuorum(quorum=quorum, links=links, bootstrap=bootstrap)

@@ -51,7 +51,8 @@ def committed_deletions(
     """
     if not isinstance(change, ImageDelta) or not change.removed_topics:
         return []
-    before, found = change.base, []
+    before = change.base
+    found: list[DeletedArchive] = []
     active = {one.broker_id for one in image.brokers.brokers.values() if not one.is_fenced}
     for topic_id in change.removed_topics:
         topic = before.topics.by_id[topic_id]

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from stratalog.broker.lifecycle.alarm import Alarm
+from stratalog.broker.lifecycle.complaints import Complaints
 from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
 from stratalog.broker.lifecycle.directory_assignments import (
     DirectoryAssignments,
@@ -59,7 +60,7 @@ class DirectoryReports:
         self._machine = DirectoryAssignments(draw)
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._asked: asyncio.Future[Any] | None = None
-        self._complained = ""
+        self._complaints = Complaints(log, f"broker {broker_id}")
         self._closed = False
         quorum.on_leader_change(lambda _leader, _is_active: self._step(LeaderChanged()))
 
@@ -97,7 +98,7 @@ class DirectoryReports:
             return
         error = asked.exception()
         if error is not None:
-            self._complain(type(error).__name__, str(error))
+            self._complaints.add(type(error).__name__, str(error))
             self._step(Failed(number))
             return
         answer: AssignReplicasToDirsResponse = asked.result()
@@ -107,22 +108,16 @@ class DirectoryReports:
             text = (
                 f"AssignReplicasToDirs: the active controller refuses it (error {answer.error_code}); it is asked again"
             )
-            self._complain(str(answer.error_code), text)
+            self._complaints.add(str(answer.error_code), text)
             self._step(Failed(number))
             return
         refused = _refused(answer)
         if refused:
             text = f"AssignReplicasToDirs: {len(refused)} replicas are refused, one with error {min(refused.values())}"
-            self._complain("replicas", text)
+            self._complaints.add("replicas", text)
         else:
-            self._complained = ""
+            self._complaints.end()
         self._step(Reported(number, frozenset(refused)))
-
-    def _complain(self, kind: str, text: str) -> None:
-        """A line for each kind of failure; its repetitions in a row are for those who look closely."""
-        level = logging.DEBUG if kind == self._complained else logging.WARNING
-        log.log(level, "broker %d: %s", self._broker_id, text)
-        self._complained = kind
 
 
 def _request(broker_id: int, broker_epoch: int, replicas: Mapping[Replica, Uuid]) -> AssignReplicasToDirsRequest:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from stratalog.broker.lifecycle.alarm import Alarm
+from stratalog.broker.lifecycle.complaints import Complaints
 from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
 from stratalog.broker.lifecycle.controller_enrolment import (
     Accepted,
@@ -64,7 +65,7 @@ class Enrolment:
         self._machine = ControllerEnrolment(draw)
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._asked: asyncio.Future[Any] | None = None
-        self._complained = ""
+        self._complaints = Complaints(log, f"controller {me.controller_id}")
         self._closed = False
         quorum.on_leader_change(lambda _leader, _is_active: self._step(LeaderChanged()))
 
@@ -111,22 +112,16 @@ class Enrolment:
         error = asked.exception()
         if error is None and not asked.result().error_code:
             log.info("controller %d is registered with the active controller", self._me.controller_id)
-            self._complained = ""
+            self._complaints.end()
             self._step(Accepted(number))
             return
         if error is not None:
-            self._complain(type(error).__name__, str(error))
+            self._complaints.add(type(error).__name__, str(error))
         else:
             answer = asked.result()
             if answer.error_code == ErrorCode.NOT_CONTROLLER:
                 self._channel.not_controller(self._quorum.leader.epoch)
             why = f"error {answer.error_code}{f': {answer.error_message}' if answer.error_message else ''}"
             text = f"ControllerRegistration: the active controller refuses it ({why}); it is asked again"
-            self._complain(str(answer.error_code), text)
+            self._complaints.add(str(answer.error_code), text)
         self._step(Failed(number))
-
-    def _complain(self, kind: str, text: str) -> None:
-        """A line for each kind of failure; its repetitions in a row are for those who look closely."""
-        level = logging.DEBUG if kind == self._complained else logging.WARNING
-        log.log(level, "controller %d: %s", self._me.controller_id, text)
-        self._complained = kind

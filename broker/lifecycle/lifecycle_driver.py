@@ -11,6 +11,7 @@ from typing import Any
 
 from stratalog.broker.lifecycle.alarm import Alarm
 from stratalog.broker.lifecycle.broker_lifecycle import BrokerLifecycle
+from stratalog.broker.lifecycle.complaints import Complaints
 from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
 from stratalog.broker.lifecycle.lifecycle_events import (
     Action,
@@ -115,8 +116,7 @@ class Lifecycle:
         """The brokers of the last image."""
         self._missing: frozenset[Uuid] = frozenset()
         """The directories that the image lacked last; asked for once."""
-        self._complained = self._last = ""
-        """The kind of the last failure and its text, empty after a success."""
+        self._complaints = Complaints(log, f"broker {me.broker_id}")
         loop = asyncio.get_running_loop()
         self._registered: asyncio.Future[None] = loop.create_future()
         self._caught_up: asyncio.Future[None] = loop.create_future()
@@ -243,7 +243,8 @@ class Lifecycle:
                 log.warning(text, me.broker_id, epoch)
                 self._on_registration_lost()
             case Ended(end, error_code):
-                last = f". The last attempt: {self._last}" if end.is_failure and self._last else ""
+                complaint = self._complaints.last
+                last = f". The last attempt: {complaint}" if end.is_failure and complaint else ""
                 self._finish(end, f"{end.value}{_with_error(error_code)}{last}")
 
     def _finish(self, end: End, why: str) -> None:
@@ -292,17 +293,17 @@ class Lifecycle:
             return
         error = asked.exception()
         if error is not None:
-            self._complain(type(error).__name__, str(error))
+            self._complaints.add(type(error).__name__, str(error))
             self._step(Unanswered(number))
             return
         answer = asked.result()
         if answer.error_code:
             if answer.error_code == ErrorCode.NOT_CONTROLLER:
                 self._channel.not_controller(self._quorum.leader.epoch)
-            self._complain(str(answer.error_code), self._refusal(kind, answer.error_code))
+            self._complaints.add(str(answer.error_code), self._refusal(kind, answer.error_code))
             self._step(Refused(number, answer.error_code))
             return
-        self._complained = self._last = ""
+        self._complaints.end()
         if kind is BrokerRegistrationRequest:
             self._step(Registered(number, answer.broker_epoch, self._progress()))
         else:
@@ -322,12 +323,6 @@ class Lifecycle:
             )
         end = f": {meaning}. It is asked again" if meaning else "; it is asked again"
         return f"{name}: the active controller refuses it{_with_error(error_code)}{end}"
-
-    def _complain(self, kind: str, text: str) -> None:
-        """A line for each kind of failure; its repetitions in a row are for those who look closely."""
-        level = logging.DEBUG if kind == self._complained else logging.WARNING
-        log.log(level, "broker %d: %s", self._me.broker_id, text)
-        self._complained, self._last = kind, text
 
 
 def _registration(me: BrokerSelf, action: Register) -> BrokerRegistrationRequest:
