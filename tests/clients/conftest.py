@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import random
+import shutil
+import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +22,9 @@ from stratalog.hot.retention import local_segments_to_evict
 from stratalog.wire.batch import iter_headers
 from stratalog.wire.compression import Codec
 
+KAFKAJS = Path(__file__).parent / "kafkajs"
+KAFKAJS_BUILD = KAFKAJS.parent.parent.parent / "build"
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 SEGMENT_BYTES = 50_000
@@ -26,6 +32,26 @@ LOCAL_BYTES = 120_000
 
 _REMOTE_FETCHES = "kafka_server_brokertopicmetrics_remotefetchrequests_total"
 """Reads of this topic's records in the bucket; a count of all GETs would see its projection being written, too."""
+
+
+@pytest.fixture(scope="session")
+def kafkajs() -> Path:
+    """The directory of kafkajs; it is fetched once for each content of the lock file and kept under build/."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("kafkajs needs node and npm on the PATH")
+    lock = KAFKAJS / "package-lock.json"
+    directory = KAFKAJS_BUILD / f"kafkajs-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
+    if not directory.is_dir():
+        partial = directory.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(KAFKAJS / name, partial)
+        command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
+        fetched = subprocess.run(command, cwd=partial, capture_output=True, text=True, check=False)
+        assert fetched.returncode == 0, f"npm could not fetch kafkajs:\n{fetched.stdout}\n{fetched.stderr}"
+        partial.rename(directory)
+    return directory
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -10,12 +10,12 @@ export { sleep, PartitionAssigners, CompressionTypes, ConfigResourceTypes };
 
 const WAIT_MS = 60_000;
 
-export function newClient(address) {
+export function newClient(addresses, retry = { retries: 3 }) {
   return new Kafka({
     clientId: "judge",
-    brokers: [address],
+    brokers: [addresses].flat(),
     logLevel: process.env.KAFKAJS_LOG ? logLevel.DEBUG : logLevel.NOTHING,
-    retry: { retries: 3 },
+    retry,
   });
 }
 
