@@ -12,6 +12,7 @@ from stratalog.broker.api.broker_view import BrokerView
 from stratalog.broker.archive.deleted_archives import DeletedArchives
 from stratalog.broker.archive.group_copies import GroupCopies, GroupCopyServices
 from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.control.raft_metrics import add_applied_metrics, add_raft_metrics
 from stratalog.broker.coordinators.coordinators import Coordinators, CoordinatorServices
 from stratalog.broker.coordinators.internal_topics import TopicMaking
 from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
@@ -24,7 +25,6 @@ from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
 from stratalog.broker.node_quorum import NodeQuorum
 from stratalog.broker.own_cluster import OwnCluster
 from stratalog.broker.quorum.quorum import Quorum
-from stratalog.broker.quorum.raft_metrics import add_applied_metrics, add_raft_metrics
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.compaction import CleanerServices, Compaction
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions, HostedServices

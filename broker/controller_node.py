@@ -9,6 +9,7 @@ import random
 from functools import partial
 from typing import Final
 
+from stratalog.broker.control.raft_metrics import add_raft_metrics
 from stratalog.broker.controller_role import ControllerRole
 from stratalog.broker.http.connections import http_limits
 from stratalog.broker.http.listener import HttpListener
@@ -16,7 +17,6 @@ from stratalog.broker.http.server import HttpServer
 from stratalog.broker.node_quorum import QuorumServices, open_node_quorum
 from stratalog.broker.node_start import start_or_abandon
 from stratalog.broker.quorum.quorum import Quorum
-from stratalog.broker.quorum.raft_metrics import add_raft_metrics
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.runtime.ballast import Spare

@@ -105,21 +105,19 @@ class ControllerRole:
         self._channel: ControllerChannel | None = None
         self._known_leader = (-1, -1)
         self._new_leaders = 0
-        self._add_metrics()
+        add_controller_metrics(metrics, self._measured())
 
-    def _add_metrics(self) -> None:
+    def _measured(self) -> ControllerParts:
+        """The parts that have figures."""
         publisher = self.quorum.publisher
-        add_controller_metrics(
-            self.metrics,
-            ControllerParts(
-                office=self.quorum,
-                cluster=self.cluster,
-                sessions=self.sessions,
-                control=self.control,
-                clock=self.clock,
-                new_leaders=lambda: self._new_leaders,
-                metadata_errors=lambda: publisher.load_errors + publisher.apply_errors,
-            ),
+        return ControllerParts(
+            office=self.quorum,
+            cluster=self.cluster,
+            sessions=self.sessions,
+            control=self.control,
+            clock=self.clock,
+            new_leaders=lambda: self._new_leaders,
+            metadata_errors=lambda: publisher.load_errors + publisher.apply_errors,
         )
 
     # -- life ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Behaviour: version 0 asks for everything with an empty list, later versions with null. A topic that does not exist is
 created if both the client and ``auto.create.topics.enable`` allow it, and the answer waits for that. Addresses are
 those of the listener that was asked; brokers that are fenced, or have no such listener, are left out. The controller is one
-of the brokers that are told, by chance: each of them forwards what the controller decides (as in Kafka's KRaft mode). The
+of these brokers, by chance: each of them forwards what the controller decides (as in Kafka's KRaft mode). The
 bytes that describe a topic are kept until it changes, or until brokers come, go, or are fenced.
 """
 
@@ -294,7 +294,7 @@ class _Answer:
 
 
 def some_node(told: Sequence[int], random_int: Callable[[int], int]) -> int:
-    """The controller for clients: one of the brokers that are told, or -1 where none is."""
+    """The controller for clients: one of the brokers in the answer, or -1 where there is none."""
     return told[random_int(len(told))] if told else _NO_CONTROLLER
 
 

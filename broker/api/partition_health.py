@@ -1,7 +1,7 @@
 """The leader and the offline replicas of a partition as clients of one listener see them.
 
 They are the image's, as in Kafka's ``KRaftMetadataCache``: a replica is offline whose broker is fenced, is not registered,
-has no such listener, or has lost the replica's directory. Of its own logs a broker knows more than the image: one that
+has no such listener, or has lost the replica's directory. A broker knows more of its own logs than the image: one that
 cannot be served here just now has no leader. A log that will be opened soon counts as one that is served: its broker says
 so to those who come too early.
 """

@@ -65,7 +65,7 @@ def _kraft_version(context: Context, updates: Sequence[FeatureUpdate]) -> int | 
 
 
 async def _write(context: Context, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
-    """The changes of which the controller has records."""
+    """Make the changes that are records of the controller."""
     broker = context.broker
     await broker.control.execute(
         lambda image: update_features(image, updates, node_id=broker.node_id, validate_only=validate_only),

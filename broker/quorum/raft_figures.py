@@ -1,6 +1,6 @@
-"""What a replica of the metadata log has done of late, by the rules of Kafka's ``KafkaRaftMetrics``.
+"""The latest work of a replica of the metadata log, counted by the rules of Kafka's ``KafkaRaftMetrics``.
 
-Nothing here asks for the time: each call brings it.
+No call asks for the time: each brings it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ __all__ = ["CurrentLeader", "CurrentLeaders", "LeaderEndpoint"]
 
 
 class CurrentLeader(NamedTuple):
-    """Who leads a partition; ``leader_id`` is -1 while nobody does."""
+    """The leader of a partition; ``leader_id`` is -1 while there is none."""
 
     leader_id: int
     leader_epoch: int

@@ -1,7 +1,7 @@
 """Averages, maxima and rates of the last minute at most: one or two windows of 30 seconds.
 
 These are Kafka's ``Avg``, ``Max`` and ``Rate`` with the defaults of ``metrics.sample.window.ms`` and
-``metrics.num.samples``. Nothing here asks for the time: each call brings it.
+``metrics.num.samples``. No call asks for the time: each brings it.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ def test_it_registers_without_a_word_to_anybody_and_writes_the_first_records_onc
 def test_the_state_of_the_broker_is_a_figure(start_node):
     """Running from the end of the start to the stop, under Kafka's number."""
     node = start_node()
-    cluster, metrics = node.node.cluster, node.node.metrics
-    assert "kafka_server_kafkaserver_brokerstate 3.0" in metrics.render().decode()
-    assert "kafka_server_brokermetadatametrics_metadata_load_error_count 0.0" in metrics.render().decode()
+    cluster = node.node.cluster
+    figures = node.run(node.node.metrics.render).decode()
+    assert "kafka_server_kafkaserver_brokerstate 3.0" in figures
+    assert "kafka_server_brokermetadatametrics_metadata_load_error_count 0.0" in figures
     node.stop()
     assert cluster.broker_state is BrokerState.SHUTTING_DOWN

@@ -1,4 +1,4 @@
-"""What clients hear from a broker that does not lead the partition, and how foreign ones go on (KIP-951).
+"""Answers of a broker that does not lead the partition, and how foreign ones go on (KIP-951).
 
 Answers are read by kio, an implementation of the protocol that is not ours.
 """
@@ -149,7 +149,7 @@ def told(partition, answer) -> tuple:
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "OTHER"])
 @pytest.mark.parametrize("version", [10, 13])
-def test_a_produce_request_to_another_broker_is_told_the_leader(nodes, new_topic, version, listener):
+def test_a_produce_request_to_another_broker_names_the_leader(nodes, new_topic, version, listener):
     """With its epoch, and its endpoint at the listener by which the client came."""
     topic = new_topic(f"produce-{version}-{listener.lower()}")
     answer = asked(nodes[topic.other], listener, produce(topic, version), version)
@@ -163,7 +163,7 @@ def test_a_produce_request_to_another_broker_is_told_the_leader(nodes, new_topic
 
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "OTHER"])
 @pytest.mark.parametrize("version", [16, 17])
-def test_a_fetch_from_another_broker_is_told_the_leader(nodes, new_topic, version, listener):
+def test_a_fetch_from_another_broker_names_the_leader(nodes, new_topic, version, listener):
     """With and without a session; where the leader leads in a newer epoch it says so itself."""
     topic = new_topic(f"fetch-{version}-{listener.lower()}")
     at = (topic.leader, *address(nodes[topic.leader], listener))
@@ -227,7 +227,7 @@ def test_every_api_tells_a_partition_elsewhere_from_one_that_is_unknown(nodes, n
 
 
 def test_a_topic_made_again_is_unknown_under_its_old_id(nodes, new_topic):
-    """By name the new one is told, under the new epoch."""
+    """By name the answer is about the new one."""
     old = new_topic("again")
     delete_topics(nodes[1].client(), ["again"])
     for member in brokers(nodes):
@@ -246,7 +246,7 @@ def test_a_topic_made_again_is_unknown_under_its_old_id(nodes, new_topic):
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_leader_that_stops_is_told_as_none_and_comes_back_under_a_newer_epoch(nodes, new_topic):
+def test_a_leader_that_stops_leaves_none_and_comes_back_under_a_newer_epoch(nodes, new_topic):
     """Without a leader there is its epoch alone; an epoch of before is fenced by the leader itself."""
     topic = new_topic()
     leader, other = nodes[topic.leader], nodes[topic.other]
@@ -267,7 +267,7 @@ def test_a_leader_that_stops_is_told_as_none_and_comes_back_under_a_newer_epoch(
 
 
 def test_a_broker_that_is_fenced_is_left_out_and_its_replicas_are_offline(nodes, new_topic):
-    """Unless fenced brokers are asked for; the controller of clients is one of the others, whoever decides."""
+    """Unless fenced brokers are asked for; the controller of clients is one of the others."""
     topic = new_topic()
     gone, other = nodes[topic.leader], nodes[topic.other]
     gone.stop()

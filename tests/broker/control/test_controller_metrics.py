@@ -5,6 +5,22 @@ from types import SimpleNamespace
 from stratalog.broker.control.controller_metrics import ControllerParts, add_controller_metrics
 from stratalog.broker.runtime.metrics import Metrics
 
+OF_BROKERS_AND_COMMANDS = {
+    "newactivecontrollerscount_total": 3,
+    "metadataerrorcount_total": 1,
+    "controlledshutdownbrokercount": 0,
+    'brokerregistrationstate{broker="1"}': 30,
+    'brokerregistrationstate{broker="2"}': 10,
+    'brokerregistrationstate{broker="3"}': 10,
+    'timesincelastheartbeatreceivedms{broker="1"}': 0,
+    'timesincelastheartbeatreceivedms{broker="2"}': 0,
+    'timesincelastheartbeatreceivedms{broker="3"}': 0,
+    "controllereventmanager_eventqueuetimems_mean": 0,
+    "controllereventmanager_eventqueuetimems_max": 0,
+    "controllereventmanager_eventqueueprocessingtimems_mean": 0,
+    "controllereventmanager_eventqueueprocessingtimems_max": 0,
+}
+
 
 def controller_figures(metrics):
     """The figures of the controller, without the beginning that most have in common."""
@@ -55,19 +71,7 @@ def test_figures_have_kafkas_names_and_follow_the_cluster(memory_controller):
         "lastappliedrecordlagms": 0,
         "lastcommittedrecordoffset": last,
         "timedoutbrokerheartbeatcount_total": 4,
-        "newactivecontrollerscount_total": 3,
-        "metadataerrorcount_total": 1,
-        "controlledshutdownbrokercount": 0,
-        'brokerregistrationstate{broker="1"}': 30,
-        'brokerregistrationstate{broker="2"}': 10,
-        'brokerregistrationstate{broker="3"}': 10,
-        'timesincelastheartbeatreceivedms{broker="1"}': 0,
-        'timesincelastheartbeatreceivedms{broker="2"}': 0,
-        'timesincelastheartbeatreceivedms{broker="3"}': 0,
-        "controllereventmanager_eventqueuetimems_mean": 0,
-        "controllereventmanager_eventqueuetimems_max": 0,
-        "controllereventmanager_eventqueueprocessingtimems_mean": 0,
-        "controllereventmanager_eventqueueprocessingtimems_max": 0,
+        **OF_BROKERS_AND_COMMANDS,
     }
     one.pass_ms(300)
     assert figures()['timesincelastheartbeatreceivedms{broker="1"}'] == 300

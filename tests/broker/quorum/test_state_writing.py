@@ -11,7 +11,7 @@ from stratalog.metadata.raft.actions import StoreQuorumState
 
 
 @pytest.mark.parametrize("error", [None, OSError(28, "no space")])
-async def test_the_end_is_told_with_its_error(until, error):
+async def test_the_end_comes_with_its_error(until, error):
     """While a state is written, that is known."""
     stored, ended = [], []
 
@@ -28,7 +28,7 @@ async def test_the_end_is_told_with_its_error(until, error):
     assert (stored, ended, writing.is_under_way) == (["a state"], [error], False)
 
 
-async def test_what_is_cancelled_is_not_told():
+async def test_a_cancelled_write_has_no_end():
     """The node has ended."""
     ended = []
     loop = asyncio.get_running_loop()

@@ -63,13 +63,13 @@ def test_a_leader_is_named_with_the_endpoint_of_the_clients_listener(image, name
 
 @pytest.mark.parametrize(("partition", "leader"), [(1, 2), (2, 3), (3, -1)])
 def test_a_leader_that_cannot_be_reached_has_no_endpoint(image, partition, leader):
-    """It has no such listener, is fenced, or there is none: the epoch is told all the same."""
+    """It has no such listener, is fenced, or there is none: the epoch stands there all the same."""
     leaders = CurrentLeaders(image, "OUT")
     assert leaders.of("t", ZERO_UUID, partition) == CurrentLeader(leader, 7 + partition)
     assert leaders.endpoints == {}
 
 
-def test_what_is_not_in_the_image_has_no_leader(image):
+def test_a_partition_that_is_not_in_the_image_has_no_leader(image):
     """Another topic, another partition, an id of before, a topic that is gone."""
     leaders = CurrentLeaders(image, "IN")
     assert leaders.of("u", ID, 0) is None
@@ -79,7 +79,7 @@ def test_what_is_not_in_the_image_has_no_leader(image):
     assert gone.of("t", ZERO_UUID, 0) is gone.of("", ID, 0) is None
 
 
-def test_a_change_of_leader_is_told_with_its_epoch(image):
+def test_a_change_of_leader_comes_with_its_epoch(image):
     """As soon as the image has it."""
     moved = image.apply([PartitionChangeRecord(partition_id=0, topic_id=ID, leader=2)])
     leaders = CurrentLeaders(moved, "IN")

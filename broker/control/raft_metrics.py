@@ -29,7 +29,7 @@ class Replica(Protocol):
 
     @property
     def figures(self) -> RaftFigures:
-        """What it has done of late."""
+        """Its latest work, counted."""
 
 
 class AppliedLog(Protocol):
@@ -69,7 +69,7 @@ def add_raft_metrics(metrics: Metrics, replica: Replica, clock: Clock) -> None:
     values: dict[str, tuple[str, Callable[[], float | None]]] = {
         "current-leader": ("The leader, -1 while it is not known.", of_raft(lambda raft: raft.leader[0])),
         "current-vote": (
-            "Whom this node has voted for in the epoch, -1 for nobody.",
+            "The node that has this node's vote in the epoch; -1: none.",
             of_raft(lambda raft: vote_of(raft, replica.node_id)),
         ),
         "current-epoch": ("The epoch of the quorum.", of_raft(lambda raft: raft.role.epoch)),

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.control.raft_metrics import add_applied_metrics, add_raft_metrics, state_name, vote_of
 from stratalog.broker.quorum.raft_figures import RaftFigures
-from stratalog.broker.quorum.raft_metrics import add_applied_metrics, add_raft_metrics, state_name, vote_of
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
 from stratalog.metadata.raft.messages import BeginQuorumEpochRequest, VoteRequest
@@ -24,7 +24,7 @@ def shown(metrics, start):
 
 @pytest.fixture
 def figures_of():
-    """What /metrics shows of a machine."""
+    """Gives the figures of a machine in /metrics."""
 
     def show(driven, node_id=1):
         figures = RaftFigures()
