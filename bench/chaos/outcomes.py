@@ -45,8 +45,6 @@ class Ledger:
         self._writing = threading.Lock()
         self.topics: dict[str, TopicTold] = {}
         self.written: list[Written] = []
-        self.refused_values: set[bytes] = set()
-        """Values of records that no partition has taken, by the word of the broker."""
         self.counts: dict[str, int] = {}
         """Answers, refusals and requests without an answer, by kind."""
         self.oddities: list[str] = []
