@@ -305,7 +305,8 @@ def _handle_signals(stop: asyncio.Event) -> None:
             asked_at = loop.time()
             stop.set()
         elif loop.time() - asked_at >= TOGETHER_SECONDS:
-            note(f"Second {number.name}: stopping at once; the log is recovered at the next start.")
+            with contextlib.suppress(OSError):  # a pipe whose reader has gone must not keep the process
+                note(f"Second {number.name}: stopping at once; the log is recovered at the next start.")
             os._exit(int(ExitCode.FAILED))
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -202,3 +202,32 @@ def test_dev_takes_another_port_when_its_own_is_taken(capsys) -> None:
         assert free_or_any(f"{host}:{port}") == f"{host}:{port}" != address
         assert "is taken" in capsys.readouterr().err
     assert free_or_any(address) == address
+
+
+async def test_a_second_signal_ends_a_process_whose_stderr_has_no_reader(monkeypatch):
+    """The sentence is lost, the end is not: a parent that was killed leaves pipes like these."""
+    import asyncio
+    import os
+
+    from stratalog.cli import serve
+
+    ended = []
+
+    def broken(_text):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(serve, "note", broken)
+    monkeypatch.setattr(serve, "TOGETHER_SECONDS", 0.0)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    stop = asyncio.Event()
+    serve._handle_signals(stop)
+    loop = asyncio.get_running_loop()
+    try:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0.02)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+    assert stop.is_set()
+    assert ended == [1]
