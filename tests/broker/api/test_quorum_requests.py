@@ -62,6 +62,7 @@ class FakeQuorum:
     leader = LeaderAndEpoch(2, 3, AT)
     is_active = True
     high_watermark = 7
+    kraft_version = 1
     log_end_offset = 9
 
     def __init__(self):
@@ -74,6 +75,9 @@ class FakeQuorum:
         return future
 
     def propose(self, records, *, epoch):
+        raise NotImplementedError
+
+    def upgrade(self, level, *, validate_only=False):
         raise NotImplementedError
 
     def describe(self):
