@@ -33,6 +33,7 @@ RECOVERY_SECONDS: Final = 60.0
 """The cluster has to be well within this time of the last fault."""
 _STEPS_MAX: Final = 1_000_000
 _LOOK_SECONDS: Final = 0.25
+_ANSWERS: Final = 10
 
 
 @dataclass(slots=True)
@@ -113,10 +114,7 @@ class World:
         faults = Faults(self, random.Random(self.dice.getrandbits(64)))
         await self._wait(asyncio.ensure_future(faults.run()), [*lives, *working])
         await self._until_well([*lives, *working], "the last fault", steady=False)
-        answered = self.facts.answered
-        await self._wait(asyncio.ensure_future(asyncio.sleep(RECOVERY_SECONDS / 4)), [*lives, *working])
-        if self.facts.answered == answered:
-            raise Violation("after the recovery no command was answered")
+        await self._until_answered([*lives, *working])
         for one in working:
             one.cancel()
         await asyncio.wait(working)
@@ -131,6 +129,14 @@ class World:
         for task in [wanted, *others]:
             if task.done():
                 task.result()
+
+    async def _until_answered(self, tasks: list[asyncio.Task[Any]]) -> None:
+        """Wait until administrators are heard again. Raises `Violation`."""
+        wanted, end = self.facts.answered + _ANSWERS, self.loop.time() + RECOVERY_SECONDS
+        while self.facts.answered < wanted:
+            if self.loop.time() > end:
+                raise Violation(f"{RECOVERY_SECONDS} s after the recovery fewer than {_ANSWERS} commands are answered")
+            await self._wait(asyncio.ensure_future(asyncio.sleep(_LOOK_SECONDS)), tasks)
 
     async def _until_well(self, tasks: list[asyncio.Task[Any]], since: str, *, steady: bool = True) -> None:
         """Wait until nothing is wrong any more. Raises `Violation`."""

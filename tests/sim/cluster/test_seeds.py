@@ -1,4 +1,4 @@
-"""Runs of a whole cluster, each with its own faults: one by default, 200 in ``make test-slow``."""
+"""Runs of a whole cluster, each with its own faults: a small one in ``make test-stories``, 200 in ``make test-slow``."""
 
 import pytest
 
@@ -9,6 +9,7 @@ from sim.cluster.world import run_seed
 SMALL = Plan(controllers=3, brokers=2, faults=("kill",), fault_every=1.0, fault_seconds=4.0, pause_every=0.2)
 
 
+@pytest.mark.story
 def test_a_small_cluster_keeps_its_promises():
     """Three controllers and two brokers; a kill each second."""
     outcome = run_seed(1, plan=SMALL)
