@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.quorum.leadership import QuorumStatus, ReplicaStatus
-from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION
+from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION
 from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.raft.voter_set import Endpoint, Endpoints

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from stratalog.broker.api.controller_view import Context
-from stratalog.broker.quorum.messages import answer_to_wire, request_from_wire
+from stratalog.broker.quorum.wire.messages import answer_to_wire, request_from_wire
 from stratalog.broker.requests.dispatch import PENDING, Pending
 from stratalog.metadata.raft.messages import Answer
 from stratalog.wire.schema import Message

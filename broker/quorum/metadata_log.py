@@ -14,7 +14,7 @@ from typing import Final
 
 from stratalog.broker.quorum.batches import parse_batches
 from stratalog.broker.quorum.log_views import view_of
-from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
+from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.broker.replicas.directories import Directory
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log

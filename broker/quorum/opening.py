@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from stratalog.broker.quorum.metadata_log import log_view, open_metadata_log, read_quorum_state
-from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION
 from stratalog.broker.quorum.publishing import InSlices, Publisher
 from stratalog.broker.quorum.quorum import Quorum
 from stratalog.broker.quorum.quorum_parts import QuorumParts
 from stratalog.broker.quorum.quorum_peers import QuorumPeers
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.quorum.snapshotting import SnapshotRules, Snapshotting
+from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION
 from stratalog.broker.replicas.directories import Directory
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.storage.filesystem import Filesystem

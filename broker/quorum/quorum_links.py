@@ -11,9 +11,9 @@ from typing import Final, Protocol
 from stratalog.broker.peers.peer_errors import Peer, PeerError, PeerRefused, PeerUnsupported
 from stratalog.broker.peers.peer_link import PeerLink
 from stratalog.broker.quorum.leadership import LeaderAndEpoch
-from stratalog.broker.quorum.messages import answer_from_wire, oldest_version, request_to_wire
 from stratalog.broker.quorum.obstacles import Obstacles, ahead_of_quorum
 from stratalog.broker.quorum.quorum_peers import NoAnswer
+from stratalog.broker.quorum.wire.messages import answer_from_wire, oldest_version, request_to_wire
 from stratalog.metadata.raft.actions import BOOTSTRAP
 from stratalog.metadata.raft.messages import Answer, FetchAnswer, FetchRequest, FetchSnapshotRequest, Request
 from stratalog.metadata.raft.voter_set import Endpoints, VoterSet

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG, store_quorum_state
-from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
+from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.restore.records import (
     OFFSETS_CONFIGS,

@@ -13,7 +13,7 @@ from stratalog.broker.peers.dialer import TcpDialer
 from stratalog.broker.peers.peer_errors import Peer
 from stratalog.broker.peers.peer_link import PeerLink
 from stratalog.broker.quorum.batches import control_batch, data_batch, parse_batches
-from stratalog.broker.quorum.messages import answer_from_wire, oldest_version, request_to_wire
+from stratalog.broker.quorum.wire.messages import answer_from_wire, oldest_version, request_to_wire
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.metadata.raft import messages as raft
 from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter

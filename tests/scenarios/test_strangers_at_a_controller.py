@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.quorum.messages import request_to_wire
+from stratalog.broker.quorum.wire.messages import request_to_wire
 from stratalog.client.link import BrokerLink, BrokerUnavailable
 from stratalog.metadata.raft.messages import BeginQuorumEpochRequest, FetchRequest, VoteRequest
 from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey

@@ -17,7 +17,7 @@ from stratalog.broker.api import (
     vote,
 )
 from stratalog.broker.quorum.leadership import LeaderAndEpoch, QuorumStatus, QuorumView, ReplicaStatus
-from stratalog.broker.quorum.messages import answer_from_wire, request_to_wire
+from stratalog.broker.quorum.wire.messages import answer_from_wire, request_to_wire
 from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.metadata.raft import messages as raft
 from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter

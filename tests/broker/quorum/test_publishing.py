@@ -9,9 +9,9 @@ import pytest
 from stratalog.broker.quorum import publishing
 from stratalog.broker.quorum.batches import data_batch
 from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG
-from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.broker.quorum.publishing import Publisher
 from stratalog.broker.quorum.replica import MetadataReplica
+from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.image.image import Provenance

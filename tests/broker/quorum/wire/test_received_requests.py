@@ -2,8 +2,8 @@
 
 import pytest
 
-from stratalog.broker.quorum.received_requests import request_from_wire
-from stratalog.broker.quorum.sent_requests import request_to_wire
+from stratalog.broker.quorum.wire.received_requests import request_from_wire
+from stratalog.broker.quorum.wire.sent_requests import request_to_wire
 from stratalog.metadata.raft import messages as raft
 from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter
 from stratalog.wire.errors import ErrorCode, KafkaError

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.broker.quorum.received_requests import request_from_wire
-from stratalog.broker.quorum.sent_requests import oldest_version, request_to_wire
+from stratalog.broker.quorum.wire.received_requests import request_from_wire
+from stratalog.broker.quorum.wire.sent_requests import oldest_version, request_to_wire
 from stratalog.metadata.raft import messages as raft
 from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter
 from stratalog.wire.topic import ZERO_UUID

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from stratalog.broker.quorum.batches import parse_batches
-from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
+from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.metadata.raft import messages as raft
 from stratalog.metadata.raft.messages import NO_LEADER, UNKNOWN_OFFSET, OffsetAndEpoch
 from stratalog.metadata.raft.voter_set import Endpoint, Endpoints

@@ -3,9 +3,9 @@
 import pytest
 
 from stratalog.broker.quorum.batches import data_batch
-from stratalog.broker.quorum.received_answers import answer_from_wire
-from stratalog.broker.quorum.sent_answers import answer_to_wire
-from stratalog.broker.quorum.sent_requests import request_to_wire
+from stratalog.broker.quorum.wire.received_answers import answer_from_wire
+from stratalog.broker.quorum.wire.sent_answers import answer_to_wire
+from stratalog.broker.quorum.wire.sent_requests import request_to_wire
 from stratalog.metadata.raft import messages as raft
 from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter
 from stratalog.wire.errors import Corrupt, ErrorCode, Invalid

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 
 from stratalog.broker.quorum.batches import data_batch, parse_batches
-from stratalog.broker.quorum.received_answers import answer_from_wire
-from stratalog.broker.quorum.sent_answers import answer_to_wire
-from stratalog.broker.quorum.sent_requests import oldest_version, request_to_wire
+from stratalog.broker.quorum.wire.received_answers import answer_from_wire
+from stratalog.broker.quorum.wire.sent_answers import answer_to_wire
+from stratalog.broker.quorum.wire.sent_requests import oldest_version, request_to_wire
 from stratalog.metadata.raft import messages as raft
 from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter
 from stratalog.wire.errors import ErrorCode

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from stratalog.broker.quorum.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
+from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.metadata.raft import messages as raft
 from stratalog.metadata.raft.voter_set import Endpoint, Endpoints, ReplicaKey, Voter
 from stratalog.wire.errors import ErrorCode, KafkaError
