@@ -49,7 +49,7 @@ class ProducerIds:
 
     @property
     def floor(self) -> int:
-        """Nothing below it is given out any more."""
+        """Ids below it are given out no more."""
         return self._floor
 
     async def renew(self) -> None:

@@ -87,7 +87,7 @@ class Brokers:
         return Client(self.cluster.bootstrap, timeout_seconds=20)
 
     def patiently(self, attempt):
-        """What an attempt returns, made again as a client would."""
+        """The result of an attempt, made again as a client would."""
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             try:
@@ -267,7 +267,7 @@ class WireProducer:
             self._go_on(answer)
 
     def end_empty(self):
-        """Nothing was written: Kafka's own client sends an abort, or nothing."""
+        """End a transaction without records: Kafka's own client sends an abort, or nothing."""
         self.end(commit=False)
 
 

@@ -61,7 +61,7 @@ def test_partitions_and_a_group_of_all_brokers(brokers, new_producer):
 
 def test_a_producer_that_goes_silent_is_aborted_on_all_brokers(brokers, new_producer):
     """By the time-out of its transaction, and fenced."""
-    producer = new_producer(brokers.key_at(2), timeout_ms=5000)
+    producer = new_producer(brokers.key_at(2), timeout_ms=10_000)
     everywhere(producer, "never")
     assert not brokers.stable()
     until(brokers.stable, what="the abort")

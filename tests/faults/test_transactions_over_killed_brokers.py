@@ -1,4 +1,4 @@
-"""Transactions over three brokers of which any is killed or cut off, and whose records move to the bucket."""
+"""Transactions over three brokers, any of them killed or cut off, and whose records move to the bucket."""
 
 import random
 import re
@@ -130,7 +130,7 @@ def test_a_topic_that_is_deleted_needs_no_marker(brokers, new_producer):
 
 
 def test_transactions_are_looked_at_and_ended_by_hand_on_the_broker_that_has_them(brokers):
-    """``list`` asks all brokers, ``describe`` the coordinator, ``abort`` the partition's leader, whoever coordinates it."""
+    """``list`` asks all brokers, ``describe`` the coordinator, ``abort`` the partition's leader, with any coordinator."""
     name = brokers.key_at(1)
     producer = WireProducer(brokers, name).init()
     number = brokers.partition_at(2)
@@ -151,7 +151,7 @@ def test_transactions_are_looked_at_and_ended_by_hand_on_the_broker_that_has_the
 
 
 class Writer(threading.Thread):
-    """Transactions over all partitions until it is told to end; a third of them is aborted.
+    """Transactions over all partitions until the test ends it; a third of them is aborted.
 
     An outcome that it did not hear may be either: a new producer has ended that transaction one way or the other.
     """
@@ -195,7 +195,7 @@ class Writer(threading.Thread):
 
 @pytest.mark.parametrize("seed", [1])
 def test_brokers_are_killed_one_after_the_other_under_load(brokers, seed):
-    """What was answered as committed is there once, what was aborted is not, each transaction is whole, nothing stays open."""
+    """All that was answered as committed is there once, what was aborted is not, each transaction is whole, nothing stays open."""
     dice = random.Random(seed)
     writers = [Writer(brokers, f"w{n}", seed + n, make) for n, make in enumerate([*PRODUCERS.values()] * 2)]
     for writer in writers:

@@ -83,7 +83,7 @@ def create(mixed, *names):
             assert {one.leader for one in client.topic(name).partitions} == {KAFKA, OURS, MORE_OURS}
 
 
-def test_copies_with_aborts_are_exact_whoever_coordinates(background, kafka, mixed, clients, until) -> None:
+def test_copies_with_aborts_are_exact_with_any_coordinator(background, kafka, mixed, clients, until) -> None:
     """Transactions v2 of Kafka's client: its coordinator marks our partitions, ours marks Kafka's; nothing hangs."""
     create(mixed, "source", "copy")
     values = {f"{number}-{n}" for number in range(PARTITIONS) for n in range(RECORDS)}

@@ -105,7 +105,7 @@ async def test_no_id_below_an_era_is_given_out(blocks, first, expected):
 
 
 async def test_a_new_era_is_a_block_that_is_allocated_just_now(blocks):
-    """What is left of the block before is given out no more, and neither is one that was asked for already."""
+    """The rest of the block before is given out no more, and neither is one that was asked for already."""
     ids = ProducerIds(blocks.allocate, asks_ahead=True)
     assert ids.floor == 0
     await take(ids, 95)

@@ -61,7 +61,7 @@ async def test_a_broker_without_an_address_is_not_available(made):
 
 
 async def test_links_follow_the_addresses(made):
-    """What is in flight at the old one fails at once; a broker that stays keeps its link."""
+    """A request in flight at the old one fails at once; a broker that stays keeps its link."""
     made.by_broker.ask(2, "a", timeout_ms=10)
     made.by_broker.ask(3, "a", timeout_ms=10)
     moved = image_of({}, brokers=[3])

@@ -28,7 +28,7 @@ class World:
         self.now_ms = 5000
         self.open = {}
         self.ended = {}
-        """What each question heard: None for the coordinator's answer, else the code of a refusal."""
+        """The end of each question: None for the coordinator's answer, else the code of a refusal."""
         self.requests = {}
         self.sent = []
 
@@ -86,7 +86,7 @@ def test_questions_of_one_turn_go_in_one_request_and_later_ones_in_the_next():
 
 
 def test_a_request_has_a_bound_and_every_id_its_turn():
-    """An id with many questions holds up nobody."""
+    """An id with many questions delays no other."""
     world = World()
     for number in range(3):
         world.ask(number, transactional_id="a")

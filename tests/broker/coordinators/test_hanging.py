@@ -256,7 +256,7 @@ async def test_a_transaction_that_another_broker_may_coordinate_is_not_ended(sev
     assert [one.producer_id for one in several.made.hanging()] == [7]
 
 
-async def test_what_the_coordinator_here_says_holds_in_a_cluster_too(several):
+async def test_the_word_of_the_coordinator_here_holds_in_a_cluster_too(several):
     """A committed transaction is committed; one that it does not end may have ended before, in another broker's partition."""
     several.know(7, Status.COMPLETE_COMMIT, epoch=4)
     several.know(8, Status.EMPTY, epoch=3)

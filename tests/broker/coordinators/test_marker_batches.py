@@ -102,13 +102,13 @@ class World:
                 self.answer(broker_id)
             if not self.open:
                 return
-            assert self.requests or self.batches.wake_at_ms < 1e12, "somebody has to wake it"
+            assert self.requests or self.batches.wake_at_ms < 1e12, "a timer has to wake it"
             self.tick(1 if self.requests else max(1, int(self.batches.wake_at_ms) - self.now_ms))
         raise AssertionError(f"{self.open} do not end")
 
 
 def test_markers_of_one_turn_go_in_one_request_and_later_ones_in_the_next():
-    """For each broker; nobody is sent a second request before the answer to the first."""
+    """For each broker; none is sent a second request before the answer to the first."""
     world = World({P[0]: 2, P[1]: 2, P[2]: 3}, markers_max=10)
     world.want(1, P[0], 7)
     world.want(2, P[1], 7)
@@ -128,7 +128,7 @@ def test_markers_of_one_turn_go_in_one_request_and_later_ones_in_the_next():
     assert world.ended == dict.fromkeys(range(1, 7), 0)
 
 
-def test_a_silent_broker_holds_up_nobody_else():
+def test_a_silent_broker_delays_no_other():
     """Its markers wait; those of others go."""
     world = World({P[0]: 2, P[1]: 3})
     world.want(1, P[0], 7)
@@ -196,7 +196,7 @@ def test_an_answer_that_leaves_a_marker_out_is_no_answer_about_it():
     assert world.ended == {1: 0}
 
 
-def test_outcomes_that_stay_are_told():
+def test_outcomes_that_stay_end_the_marker():
     """A newer epoch of the producer, or of the coordinator."""
     for code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED):
         world = World({P[0]: 2})
@@ -208,7 +208,7 @@ def test_outcomes_that_stay_are_told():
 
 
 def test_the_leader_is_looked_up_before_each_try():
-    """Nowhere: again after a rest. Here, or deleted: that is told."""
+    """Nowhere: again after a rest. Here, or deleted: the marker ends."""
     world = World({P[0]: Place.NOWHERE, P[1]: Place.NOWHERE, P[2]: Place.NOWHERE})
     for number, partition in enumerate(P[:3]):
         world.want(number, partition, 7)
@@ -227,8 +227,8 @@ def test_the_leader_is_looked_up_before_each_try():
     assert world.ended[0] == 0
 
 
-def test_what_waits_behind_a_silent_broker_moves_with_its_partition():
-    """What is in flight does not: the old leader may append it yet."""
+def test_markers_behind_a_silent_broker_move_with_its_partition():
+    """Those in flight do not: the old leader may append it yet."""
     world = World({P[0]: 2, P[1]: 2})
     world.want(1, P[0], 7)
     world.tick()
@@ -249,7 +249,7 @@ def test_what_waits_behind_a_silent_broker_moves_with_its_partition():
     assert sorted(world.ended) == [1, 2, 3, 4]
 
 
-def test_markers_that_nobody_wants_are_not_sent():
+def test_unwanted_markers_are_not_sent():
     """Some of a request, or all of it: then the next one goes at once."""
     world = World({P[0]: 2}, markers_max=2)
     for number in range(5):
@@ -281,7 +281,7 @@ STEPS = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(STEPS, st.floats(0, 1, exclude_max=True))
 def test_no_marker_is_lost_whatever_happens(steps, jitter):
-    """Each ends once: it stands at a broker, or its partition is here or gone, or nobody wants it."""
+    """Each ends once: it stands at a broker, or its partition is here or gone, or it is unwanted."""
     world = World(dict.fromkeys(P, 2), lambda: jitter)
     asked = 0
     for what, *arguments in steps:

@@ -121,7 +121,7 @@ async def test_a_request_that_is_refused_as_a_whole(bench, code, heard):
 
 @pytest.mark.parametrize("codes", [{}, {"other": {T0: 0}}, {"x": {T1: 0}}])
 async def test_an_answer_that_leaves_something_out_lets_nothing_in(bench, codes):
-    """Nobody has said that the partition is in the transaction."""
+    """No coordinator has said that the partition is in the transaction."""
     asked = bench.add()
     _, _, answer = await bench.links.take()
     answer.set_result(answer_of(codes))
@@ -129,7 +129,7 @@ async def test_an_answer_that_leaves_something_out_lets_nothing_in(bench, codes)
 
 
 async def test_an_unknown_code_of_a_partition_is_an_error(bench):
-    """Of a newer release."""
+    """A newer release may have it."""
     asked = bench.add()
     _, _, answer = await bench.links.take()
     answer.set_result(answer_of({"x": {T0: 9999}}))
@@ -153,7 +153,7 @@ async def test_a_coordinator_that_cannot_be_asked_verifies_nothing(bench):
     assert await adding.something() == ErrorCode.INVALID_TXN_STATE
 
 
-async def test_nothing_is_answered_after_the_end(bench):
+async def test_no_question_is_answered_after_the_end(bench):
     """The clients have gone."""
     asked = bench.add()
     _, _, answer = await bench.links.take()

@@ -29,7 +29,7 @@ class Bench:
 
     def __init__(self):
         self.links = FarLinks()
-        self.image = image_of({"t": [2, 2], "u": [3], "here": [1], "nobody": [-1]})
+        self.image = image_of({"t": [2, 2], "u": [3], "here": [1], "leaderless": [-1]})
         self.remote = RemoteMarkers(
             self.links,
             node_id=1,
@@ -120,8 +120,8 @@ async def test_a_lost_connection_costs_a_moment(bench, caplog):
     await told(bench, (T0, None))
 
 
-async def test_outcomes_that_stay_are_told_and_others_tried_again(bench, caplog):
-    """NOT_LEADER_OR_FOLLOWER, upon which it rests; an unknown code; a newer epoch, which is told."""
+async def test_outcomes_that_stay_end_the_marker_and_others_tried_again(bench, caplog):
+    """NOT_LEADER_OR_FOLLOWER, upon which it rests; an unknown code; a newer epoch, which stays."""
     bench.write(T0)
     for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, 9999, ErrorCode.INVALID_PRODUCER_EPOCH):
         _, request, answer = await bench.links.take()
@@ -132,15 +132,15 @@ async def test_outcomes_that_stay_are_told_and_others_tried_again(bench, caplog)
 
 async def test_a_partition_without_a_leader_waits_for_one(bench):
     """Led here, or deleted: its writer hears of it."""
-    nobody = TopicPartition("nobody", 0)
-    assert bench.remote.elsewhere(nobody)
+    leaderless = TopicPartition("leaderless", 0)
+    assert bench.remote.elsewhere(leaderless)
     assert not bench.remote.elsewhere(TopicPartition("here", 0))
-    bench.write(nobody)
+    bench.write(leaderless)
     bench.write(T0)
     await bench.links.take()
-    bench.image = image_of({"nobody": [1]})
+    bench.image = image_of({"leaderless": [1]})
     bench.remote.follow()
-    await told(bench, (nobody, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    await told(bench, (leaderless, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert bench.links.followed == 1
 
 
@@ -156,7 +156,7 @@ async def test_a_marker_that_is_sent_anew_takes_the_place_of_the_one_before(benc
 
 
 async def test_another_marker_waits_for_the_one_in_flight(bench):
-    """Of the same producer in the same partition: of a later coordinator, for example."""
+    """It has the same producer and partition: one of a later coordinator, for example."""
     later = TransactionMarker(Producer(7, 3), True, 6, 2)
     bench.write(T0, name="before")
     _, request, answer = await bench.links.take()
@@ -183,7 +183,7 @@ async def test_markers_of_a_dropped_shard_are_not_sent(bench):
     assert len(bench.remote) == 0
 
 
-async def test_nothing_is_told_after_the_end(bench):
+async def test_no_outcome_is_heard_after_the_end(bench):
     """The links fail what is in flight."""
     bench.write(T0)
     _, _, answer = await bench.links.take()
