@@ -110,6 +110,8 @@ class Checker:
             if earlier is None or earlier.epoch != broker.epoch:
                 if broker.epoch == former:
                     raise Violation(f"broker {broker.broker_id} is registered twice under epoch {broker.epoch}")
+            elif earlier.incarnation_id != broker.incarnation_id:
+                raise Violation(f"broker {broker.broker_id} is registered twice under epoch {broker.epoch}")
             elif broker.is_fenced and not earlier.is_fenced:
                 self._check_fencing(image, earlier, broker)
             elif earlier.is_fenced and not broker.is_fenced:

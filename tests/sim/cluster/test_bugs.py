@@ -22,8 +22,6 @@ from stratalog.metadata.controller import broker_changes, heartbeat_commands
 from stratalog.metadata.controller.controller import BrokerHeartbeats, Failure
 from stratalog.metadata.image import snapshot
 from stratalog.metadata.image.decision import Decision
-from stratalog.metadata.raft.core import RaftCore
-from stratalog.metadata.raft.states import Follower
 from stratalog.wire.records.metadata import BrokerRegistrationChangeRecord, ConfigRecord, TopicRecord
 
 Bug = Callable[[pytest.MonkeyPatch], None]
@@ -77,16 +75,6 @@ def commands_are_answered_before_their_commit(patch):
     patch.setattr(Proposals, "_answer", answer)
 
 
-def followers_apply_what_is_not_committed(patch):
-    """All that they have."""
-    commit = RaftCore.commit
-
-    def eager(self, high_watermark):
-        commit(self, self.log.end_offset if isinstance(self.role, Follower) else high_watermark)
-
-    patch.setattr(RaftCore, "commit", eager)
-
-
 def a_block_of_producer_ids_is_given_twice(patch):
     """Without a record of it."""
     real = allocate_api.allocate_producer_ids
@@ -118,11 +106,6 @@ def a_fenced_broker_never_asks_again(patch):
         return actions
 
     patch.setattr(BrokerLifecycle, "step", humble)
-
-
-def a_failed_heartbeat_is_the_last(patch):
-    """No other one is sent."""
-    patch.setattr(BrokerLifecycle, "_failed", lambda _self, _now_ms: [])
 
 
 def a_refused_topic_is_there(patch):
@@ -170,12 +153,10 @@ FOUND: dict[Bug, str] = {
     a_fenced_broker_keeps_what_it_leads: "which is fenced or leaves",
     an_unfenced_broker_leads_nothing: "has no leader, and the broker",
     commands_are_answered_before_their_commit: "lacks topic|is answered with|has the id|creation was refused|not None|not [0-9]",
-    followers_apply_what_is_not_committed: "another image|goes back|lacks|creation was refused|parts at offset|not ready",
     a_block_of_producer_ids_is_given_twice: "was given to",
     topics_share_an_id: "have one id|has the id|Corrupt|cannot be applied",
     snapshots_lack_settings: "another image",
     a_fenced_broker_never_asks_again: "are fenced",
-    a_failed_heartbeat_is_the_last: "are not ready|are fenced",
     a_refused_topic_is_there: "creation was refused",
     all_registrations_have_one_epoch: "goes back|registered twice|not ready",
     a_stopping_broker_leaves_the_images_to_chance: "which is fenced or leaves",
@@ -187,7 +168,6 @@ PLANS: dict[Bug, Plan] = {
     a_fenced_broker_keeps_what_it_leads: replace(FEW, faults=("freeze", "isolate"), fault_seconds=15.0),
     a_fenced_broker_never_asks_again: replace(FEW, faults=("freeze", "isolate"), fault_seconds=15.0),
     commands_are_answered_before_their_commit: replace(FEW, faults=("split",), fault_every=1.5),
-    followers_apply_what_is_not_committed: replace(FEW, faults=("split",), fault_every=1.5),
     snapshots_lack_settings: replace(FEW, faults=("wipe",), small_snapshots=True),
     a_stopping_broker_leaves_the_images_to_chance: replace(FEW, faults=("stop",)),
 }
