@@ -109,7 +109,7 @@ class Send(NamedTuple):
 
 
 class End(NamedTuple):
-    """This marker needs no more work. ``code`` is 0 where it stands.
+    """A marker needs no more work. ``code`` is 0 where it stands.
 
     NOT_LEADER_OR_FOLLOWER: this broker leads the partition now. UNKNOWN_TOPIC_OR_PARTITION: it was deleted.
     """

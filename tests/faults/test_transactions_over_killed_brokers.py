@@ -195,7 +195,7 @@ class Writer(threading.Thread):
 
 @pytest.mark.parametrize("seed", [1])
 def test_brokers_are_killed_one_after_the_other_under_load(brokers, seed):
-    """All that was answered as committed is there once, what was aborted is not, each transaction is whole, nothing stays open."""
+    """Committed records are there once, aborted ones are not, each transaction is whole, and none stays open."""
     dice = random.Random(seed)
     writers = [Writer(brokers, f"w{n}", seed + n, make) for n, make in enumerate([*PRODUCERS.values()] * 2)]
     for writer in writers:
