@@ -27,7 +27,7 @@ def new_tiering(broker: BrokerParts) -> Tiering:
     def topic_written(unified: UnifiedLog) -> WriteProjection:
         name = unified.topic_partition.topic
         image, as_of = broker.image, None
-        if broker.config.roles.has_peers:  # an only node whose disk went back is behind nobody
+        if broker.config.roles.has_peers:  # an only node whose disk went back is behind no other
             as_of = MetadataPosition(image.incarnation, image.provenance.offset)
         return topic_projection(
             name,
@@ -102,7 +102,7 @@ def new_deleted_archives(broker: BrokerParts) -> DeletedArchives:
 def deletion_notes(
     broker: BrokerParts, is_archived: Callable[[str], bool]
 ) -> Callable[[ClusterImage, ImageChange], None]:
-    """What notes the archives of topics that an image has no more, in a cluster of several nodes.
+    """Return a listener that notes archives of topics that an image has no more, in a cluster of several nodes.
 
     ``is_archived(topic)`` is whether anything of a topic's partitions here was archived, whatever its settings say now.
     """

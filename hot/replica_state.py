@@ -26,7 +26,7 @@ NO_BROKER_EPOCH: Final = -1
 """The broker epoch of a follower that does not tell it, or has not fetched yet."""
 
 _NOT_CARRIED_OUT: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""What the controller answers to a change that it has refused for good; after any other code it may have granted it."""
+"""Codes of the controller for a change that it refused for good. After any other code it may have granted it."""
 
 
 @dataclass(slots=True)

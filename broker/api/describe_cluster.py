@@ -6,7 +6,7 @@ registered controllers (KIP-919), and each refuses the other with MISMATCHED_END
 asked for. Version 2 can include fenced brokers. Every caller is answered; the operations on the cluster are shown to those
 who may describe it, and 0 to others.
 
-Kafka's admin client asks once more only if it is refused or if the controller that it was told of cannot be reached: an
+Kafka's admin client asks once more only if it is refused or if the controller that it knows cannot be reached: an
 answer without a controller stops it for ``metadata.max.age.ms``, five minutes. So a controller names the last leader while
 another one is elected. Before the first it answers LEADER_NOT_AVAILABLE, where Kafka says that the controller is -1.
 """

@@ -58,7 +58,7 @@ class GroupCopies:
     def __init__(self, services: GroupCopyServices) -> None:
         self._services = services
         self._copied: dict[int, dict[str, tuple[OffsetCopy, ...]]] = {}
-        """What the bucket has, by the number of the shard and the group; of shards that take events here."""
+        """The copies that the bucket has of shards that take events here, by the number of the shard and the group."""
         self._waiting: deque[tuple[GroupShard, str]] = deque()
         self._image: ClusterImage | None = None
         self._archived: dict[str, Uuid | None] = {}

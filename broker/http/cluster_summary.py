@@ -1,4 +1,4 @@
-"""What the page says of the cluster: its nodes, and the state of each as this broker knows it. Pure."""
+"""The cluster as the page shows it: its nodes, and the state of each as this broker knows it. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NodeSummary(TypedDict):
 
     node: int
     roles: list[str]
-    """Of ``broker`` and ``controller``."""
+    """``broker``, ``controller`` or both."""
     state: str
     """``active``, ``stopping`` or ``fenced`` for a broker; empty for a controller alone, which only the quorum knows."""
     address: str

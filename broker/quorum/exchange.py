@@ -45,7 +45,7 @@ class Exchange:
         self._life += 1
 
     def carriers(self) -> dict[type[act.Action], Callable[[Any], None]]:
-        """What carries out each action of this part."""
+        """Return the method that carries out each action of this part."""
         return {
             act.Send: self.send,
             act.Reply: self.reply,

@@ -64,7 +64,7 @@ class LogChanges:
         self._life += 1
 
     def carriers(self) -> dict[type[act.Action], Callable[[Any], None]]:
-        """What carries out each action of this part."""
+        """Return the method that carries out each action of this part."""
         return {
             act.Append: self.append,
             act.Flush: self.flush,

@@ -80,8 +80,8 @@ def first_records(files: Filesystem, directory: str) -> tuple[Message, ...]:
 def open_metadata_log(home: Directory, *, now_ms: int, is_copy: bool = False) -> Log:
     """Open the metadata log in its directory, or make it. Raises `Corrupt` for damage, `OSError`.
 
-    ``is_copy``: no commit has ever counted on this log, it is a broker's. What a power cut has torn of the part that was
-    not synced is then cut off, also where later batches are whole: the quorum has it.
+    ``is_copy``: no commit has ever counted on this log, it is a broker's. Then cut off what a power cut has torn of the
+    part that was not synced, also where later batches are whole: the quorum has it.
     """
     log_ = home.files.open_log(
         METADATA_PARTITION,

@@ -46,7 +46,7 @@ class OpenRequest(NamedTuple):
     durable_end: int = OFFSET_MAX
     """The end of the offsets that a checkpoint shows as synced. A power cut may have torn what follows. By default all count."""
     unsynced_may_go: bool = False
-    """Above the recovery point nothing is refused: nobody relies on what this log may not have synced."""
+    """Refuse nothing above the recovery point: no node relies on what this log may not have synced."""
 
     @property
     def gaps_below(self) -> int:

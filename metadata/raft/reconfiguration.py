@@ -129,7 +129,7 @@ def _append(core: RaftCore, change: PendingChange, voters: VoterSet) -> None:
         isinstance(request, AddVoterRequest) and not request.ack_when_committed
     )
     due_ms = role.check_quorum_deadline_ms
-    if len(core.voters) == 1:  # an only voter waits for nobody, and its deadline is that of its first moment
+    if len(core.voters) == 1:  # an only voter waits for no other, and its deadline is that of its first moment
         due_ms = core.now_ms + core.timeouts.check_quorum_ms
     change = replace(change, offset=end, answered=answered)
     core.role = replace(role, change=change, check_quorum_deadline_ms=due_ms)

@@ -99,7 +99,7 @@ class Admin:
         return error
 
     def _topic(self, *, exists: bool) -> TopicFacts | None:
-        """A topic of this administrator's, of which it is known whether it exists."""
+        """Choose a topic of this administrator that is known to exist, or known not to."""
         mine: list[TopicFacts] = [
             one for one in self.world.facts.topics.values() if one.exists is exists and one.name.startswith(self.name)
         ]

@@ -178,7 +178,7 @@ class Checker:
     # -- at the end ----------------------------------------------------------------------------------------------------
 
     def problem(self) -> str | None:
-        """What the cluster still lacks after the faults; None once it is well."""
+        """Return what the cluster still lacks after the faults, or None once it is well."""
         members: list[Member] = list(self._world.members.values())
         if not all(one.is_ready for one in members):
             return f"{[one.id for one in members if not one.is_ready]} are not ready"

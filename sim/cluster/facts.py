@@ -1,4 +1,4 @@
-"""What administrators have been told: the facts that every later image of the cluster has to agree with."""
+"""The facts that administrators have heard. Every later image of the cluster has to agree with them."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Faults:
         self._later(_CUT_SECONDS, self._world.heal)
 
     def _isolate(self) -> None:
-        """One node hears nobody, or is heard by nobody, or both."""
+        """One node hears no other node, or no other node hears it, or both."""
         node_id, way = self._any().id, self._dice.randrange(3)
         for other in self._world.members:
             if other != node_id:

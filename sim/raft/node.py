@@ -193,7 +193,7 @@ class Node:
             self._wait_for(deadline_ms)
 
     def jump(self, ahead_ms: int) -> None:
-        """Let the clock jump ahead. What is due by it happens at once."""
+        """Let the clock jump ahead. Timers that are due by it fire at once."""
         self.clock_ahead_ms += ahead_ms
         self._tick_ms = 0
         self.step(Tick())

@@ -34,7 +34,7 @@ class Network:
         self.servers: dict[int, SimServer] = {}
         self.open: dict[SimTransport, None] = {}
         self.is_cut: Callable[[Process, Process], bool] = lambda _source, _target: False
-        """Whether nothing passes from one process to another. What a connection loses by that is lost to it for good."""
+        """Whether nothing passes from one process to another. Bytes that a connection loses by it are lost for good."""
         self._next_port = 40_000
 
     def new_port(self) -> int:

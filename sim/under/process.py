@@ -29,7 +29,7 @@ class Process:
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.on_death: list[Callable[[], object]] = []
         self.frozen = False
-        """Nothing of it runs, as while its machine is suspended; what comes meanwhile waits."""
+        """No part of it runs, as while its machine is suspended; what comes meanwhile waits."""
         self.held: list[asyncio.Handle] = []
         self.thread_delay = 1.0
         """So many times longer its threads take: its disk is slow."""

@@ -1,4 +1,4 @@
-"""What the archive of a broker gets."""
+"""The parts that the archive of a broker gets."""
 
 from types import SimpleNamespace
 

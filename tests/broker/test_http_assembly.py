@@ -1,4 +1,4 @@
-"""What the HTTP side of a broker gets."""
+"""The parts that the HTTP side of a broker gets."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ from stratalog.metadata.image.image import ClusterImage
 
 
 def broker(*, has_peers):
-    """A broker of which the watch of the tier takes its parts."""
+    """A broker with the parts that the watch of the tier takes."""
     return SimpleNamespace(
         config=SimpleNamespace(roles=SimpleNamespace(has_peers=has_peers)),
         clock=object(),

@@ -55,7 +55,7 @@ def active(mixed: MixedCluster) -> int:
         return QuorumAdmin(client).describe().leader_id
 
 
-def test_what_kafkajs_was_told_is_read_and_its_topics_are_created(mixed, program) -> None:
+def test_acknowledged_records_of_kafkajs_are_read_and_its_topics_are_created(mixed, program) -> None:
     """It writes on, and each command that comes right after a kill is answered."""
     create = program("createTopic", TOPIC)
     create.communicate(timeout=120)

@@ -66,7 +66,7 @@ ONE_BROKER = (
 
 @dataclass(frozen=True)
 class Judged:
-    """What a suite is run against."""
+    """The target that a suite is run against."""
 
     address: str
     left_out: tuple[str, ...] = ()

@@ -284,8 +284,8 @@ EVENTS = ["append", "fetch", "fetch", "grow", "shrink", "ask_again", "decide", "
 
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 29)), max_size=60))
-def test_nothing_is_committed_that_a_member_of_the_controllers_set_lacks(events):
-    """Over lost requests, copies, lost answers and images that come late: whoever is elected has all of it."""
+def test_every_member_of_the_controllers_set_has_all_that_is_committed(events):
+    """Over lost requests, copies, lost answers and images that come late: any elected replica has all of it."""
     world = World()
     for event, number in events:
         world.step(event, number)

@@ -47,7 +47,7 @@ class SteadyProducer:
 
 
 def of_java(program) -> list[tuple[int, int, str]]:
-    """What the verifiable producer says was acknowledged."""
+    """Return the records that the verifiable producer reports as acknowledged."""
     sent = [event for event in program.events if event["name"] == "producer_send_success"]
     return [(event["partition"], event["offset"], event["value"]) for event in sent]
 
@@ -65,7 +65,7 @@ def make_topic(tools, mixed: MixedCluster, name: str) -> float:
     return time.monotonic() - begun
 
 
-def test_what_was_acknowledged_is_read_and_topics_are_created(tools, clients, cluster, background, until) -> None:
+def test_acknowledged_records_are_read_and_topics_are_created(tools, clients, cluster, background, until) -> None:
     """The Java client and librdkafka write on; each command that comes right after a kill is answered."""
     mixed = cluster()
     for node_id in (1, 2, 3):

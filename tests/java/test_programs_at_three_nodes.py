@@ -72,14 +72,14 @@ def test_the_cluster_is_described(tools, three, at) -> None:
 
 
 def test_versions_are_described(tools, three) -> None:
-    """Of each broker; the program asks no controllers."""
+    """Describe those of each broker; the program asks no controllers."""
     said = tools.run("BrokerApiVersionsCommand", "--bootstrap-server", three.brokers).ok()
     assert len(re.findall(r"^127\.0\.0\.1:\d+ \(id: \d", said, re.MULTILINE)) == len(three.nodes)
     assert said.count("DescribeQuorum(55): 0 to 2 [usable: 2]") == len(three.nodes)
 
 
 def test_settings_are_changed(tools, at) -> None:
-    """Of a broker and of all, and taken back."""
+    """Change settings of one broker and of all, and take them back."""
     for entity in (("--entity-name", "3"), ("--entity-default",)):
         named = ("--entity-type", "brokers", *entity)
         tools.run(CONFIGS, *at, "--alter", *named, "--add-config", "log.retention.ms=123456").ok()

@@ -94,7 +94,7 @@ def test_a_broker_from_which_the_bucket_was_taken_over_copies_nothing_more(broke
 
 
 class Shard:
-    """Of a group shard, what copies of groups look at."""
+    """The parts of a group shard that copies of groups look at."""
 
     def __init__(self, number, **groups):
         self.number = number
@@ -172,7 +172,7 @@ def test_a_copy_outlives_the_coordinator_that_wrote_it():
 
 
 def test_a_shard_that_goes_between_two_looks_is_copied_no_more():
-    """What it held is older than what the next coordinator may have written."""
+    """Its offsets are older than what the next coordinator may have written."""
     copying = Copying(Shard(3, g=[("orders", 0, 5)]))
     copying.copies._begin_round(0.0)
     copying.shards = []

@@ -59,7 +59,7 @@ def test_a_voter_that_joins_by_itself_is_answered_at_the_append(node, quorum):
 
 
 def test_an_only_voter_that_gets_a_second_one_stays_in_office(node, quorum):
-    """It has waited for nobody so far: the newcomer has the time of check-quorum to fetch as a voter."""
+    """It has waited for no other voter so far: the newcomer has the time of check-quorum to fetch as a voter."""
     one = node(log=quorum.log(voters=quorum.voters(1)))
     one.flush()
     one.wait(600_000)

@@ -88,7 +88,7 @@ def topics_share_an_id(patch):
 
 
 def snapshots_lack_settings(patch):
-    """Whoever begins with one has none."""
+    """A node that begins with a snapshot has no settings."""
     real = snapshot.image_records
     patch.setattr(
         snapshot, "image_records", lambda image: (one for one in real(image) if not isinstance(one, ConfigRecord))
@@ -135,7 +135,7 @@ def all_registrations_have_one_epoch(patch):
 
 
 def a_stopping_broker_leaves_the_images_to_chance(patch):
-    """What it leads is moved without a record that it leaves."""
+    """Its partitions are moved without a record that it leaves."""
 
     def beginning(view, broker):
         yield

@@ -197,7 +197,7 @@ def test_a_cut_loses_for_good_what_it_swallows(loop, run):
     run(main)
 
 
-def test_nobody_connects_through_a_cut(loop, run):
+def test_no_client_connects_through_a_cut(loop, run):
     """Not even where only the answers do not come; a server's death is not heard of either."""
     server = Process("server")
 
@@ -230,7 +230,7 @@ def test_nodes_dial_each_other_as_over_real_sockets(loop, run):
     run(main)
 
 
-def test_what_the_network_does_not_take_waits_at_its_end(loop, run):
+def test_bytes_that_the_network_does_not_take_wait_at_its_end(loop, run):
     """As a socket's buffer does."""
     server = Process("server")
 
