@@ -1,4 +1,4 @@
-"""In a cluster: which brokers note the archive of a deleted topic, and which one removes it first. Decision 0067.
+"""In a cluster: which brokers note the archive of a deleted topic, and which one removes it first. decision 0064.
 
 A deletion counts once its record is committed: each broker sees it in the image, also after a change of controllers. All brokers that
 know of an archive note it, and act under the same claim, so that it makes no difference who does a step, or whether two do.

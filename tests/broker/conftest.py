@@ -298,7 +298,7 @@ class Controller:
         self._running = running
         leader = LeaderAndEpoch(running.node.node_id, 1)
         status = QuorumStatus(leader, high_watermark=0, voters=())
-        self.quorum = SimpleNamespace(is_active=True, leader=leader, describe=lambda: status)
+        self.quorum = SimpleNamespace(is_active=True, leader=leader, kraft_version=1, describe=lambda: status)
         self.last_leader_id = leader.leader_id
         self._links = []
 

@@ -35,9 +35,11 @@ def test_a_bug_can_be_planted(mutant):
 
 
 def test_the_table_of_rules_names_every_bug_and_no_other():
-    """Sections 1 to 9 of docs/safety.md and that of the metadata quorum, last column."""
+    """Sections 1 to 9 of docs/safety.md and those of the metadata quorum and its log, last column."""
     text = (ROOT / "docs" / "safety.md").read_text()
-    tables = text.split("## Coordinators")[0] + text.split("## Metadata quorum")[1].split("\n## ")[0]
+    quorum = text.split("## Metadata quorum")[1].split("\n## ")[0]
+    log = text.split("## The metadata log of every node")[1].split("\n## ")[0]
+    tables = text.split("## Coordinators")[0] + quorum + log[log.index("| rule |") :]
     rows = [row for row in re.findall(r"^\|.*\|$", tables, re.MULTILINE) if not re.match(r"\| (rule|---|-)", row)]
     named = {bug.strip() for row in rows for bug in re.split(r"(?<!\\)\|", row)[-2].split(";")} - {"---", ""}
     assert named == {mutant.says for mutant in MUTANTS}
