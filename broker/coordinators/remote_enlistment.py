@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from math import inf
 from typing import Any, Final
 
 from stratalog.broker.coordinators.broker_links import BrokerLinks
@@ -25,6 +24,7 @@ from stratalog.broker.coordinators.enlistment_batches import (
     Ticked,
 )
 from stratalog.broker.peers.peer_errors import PeerUnsupported
+from stratalog.broker.runtime.alarm import Alarm
 from stratalog.metadata.transactions.events import AddPartitions, VerifyPartitions
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_partitions_to_txn import (
@@ -51,14 +51,12 @@ class RemoteEnlistment:
 
     def __init__(self, links: BrokerLinks, limits: EnlistmentLimits, *, monotonic: Callable[[], float]) -> None:
         self._links = links
-        self._monotonic = monotonic
         self._batches = EnlistmentBatches(limits)
         self._questions: dict[int, Question] = {}
         self._answers: dict[int, AddPartitionsToTxnResult | KafkaError] = {}
         """The latest answers to questions that may be asked again."""
         self._number = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = inf
+        self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._closed = False
 
     def ask(self, broker_id: int, question: Question) -> None:
@@ -74,8 +72,7 @@ class RemoteEnlistment:
     def close(self) -> None:
         """Answer nothing any more."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         self._links.close()
 
     def follow(self) -> None:
@@ -85,7 +82,7 @@ class RemoteEnlistment:
     # -- driving ------------------------------------------------------------------------------------------
 
     def _step(self, event: Event) -> None:
-        for action in self._batches.step(event, int(self._monotonic() * 1000)):
+        for action in self._batches.step(event, self._alarm.now_ms()):
             if isinstance(action, Send):
                 self._send(action)
             elif isinstance(action, Deliver):
@@ -93,22 +90,8 @@ class RemoteEnlistment:
             else:
                 self._answers.pop(action.number, None)
                 self._questions.pop(action.number).token.fail(KafkaError(action.code, action.why))
-        self._arm()
-
-    def _arm(self) -> None:
-        """Be woken when `EnlistmentBatches` wants it. A timer that is early stays: it costs one look."""
-        due_ms = self._batches.wake_at_ms
-        if due_ms >= self._timer_at_ms or self._closed:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_ms = due_ms
-        delay_seconds = max(0.0, due_ms / 1000 - self._monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._wake)
-
-    def _wake(self) -> None:
-        self._timer, self._timer_at_ms = None, inf
-        self._step(Ticked())
+        if not self._closed:
+            self._alarm.set(self._batches.wake_at_ms)
 
     def _send(self, action: Send) -> None:
         request = _request_of(self._questions[number] for number in action.numbers)

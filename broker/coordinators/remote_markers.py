@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from math import inf
 from typing import Any, Final
 
 from stratalog.broker.coordinators.broker_links import BrokerLinks
@@ -25,6 +24,7 @@ from stratalog.broker.coordinators.marker_batches import (
 )
 from stratalog.broker.coordinators.partition_markers import MarkerDone, TransactionMarker
 from stratalog.broker.peers.peer_errors import PeerError, PeerUnsupported
+from stratalog.broker.runtime.alarm import Alarm
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.write_txn_markers import (
@@ -74,15 +74,13 @@ class RemoteMarkers:
         self._links = links
         self._node_id = node_id
         self._image = image
-        self._monotonic = monotonic
         self._timeout_ms = timeout_ms
         self._batches = MarkerBatches(self._route, draw)
         self._entries: dict[int, _Entry] = {}
         self._latest: dict[tuple[TopicPartition, int], int] = {}
         """By partition and producer id the newest marker."""
         self._number = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = inf
+        self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._closed = False
 
     def __len__(self) -> int:
@@ -130,17 +128,13 @@ class RemoteMarkers:
     def close(self) -> None:
         """Send nothing any more, and tell nothing."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         self._links.close()
 
     # -- driving ------------------------------------------------------------------------------------------
 
-    def _now_ms(self) -> int:
-        return int(self._monotonic() * 1000)
-
     def _step(self, event: Event) -> None:
-        for action in self._batches.step(event, self._now_ms()):
+        for action in self._batches.step(event, self._alarm.now_ms()):
             if isinstance(action, Send):
                 self._send(action)
             elif isinstance(action, End):
@@ -152,22 +146,8 @@ class RemoteMarkers:
                     action.broker_id,
                     _name_of(action.code),
                 )
-        self._arm()
-
-    def _arm(self) -> None:
-        """Be woken when `MarkerBatches` wants it. A timer that is early stays: it costs one look."""
-        due_ms = self._batches.wake_at_ms
-        if due_ms >= self._timer_at_ms or self._closed:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_ms = due_ms
-        delay_seconds = max(0.0, due_ms / 1000 - self._monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._wake)
-
-    def _wake(self) -> None:
-        self._timer, self._timer_at_ms = None, inf
-        self._step(Ticked())
+        if not self._closed:
+            self._alarm.set(self._batches.wake_at_ms)
 
     def _forget(self, number: int) -> _Entry:
         entry = self._entries.pop(number)

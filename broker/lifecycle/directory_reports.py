@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from stratalog.broker.lifecycle.alarm import Alarm
 from stratalog.broker.lifecycle.complaints import Complaints
 from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
 from stratalog.broker.lifecycle.directory_assignments import (
@@ -22,6 +21,7 @@ from stratalog.broker.lifecycle.directory_assignments import (
     Reported,
     Ticked,
 )
+from stratalog.broker.runtime.alarm import Alarm
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.assign_replicas_to_dirs import (
     AssignedDirectory,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from stratalog.broker.lifecycle.alarm import Alarm
 from stratalog.broker.lifecycle.complaints import Complaints
 from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
 from stratalog.broker.lifecycle.controller_enrolment import (
@@ -21,6 +20,7 @@ from stratalog.broker.lifecycle.controller_enrolment import (
     LeaderChanged,
     Ticked,
 )
+from stratalog.broker.runtime.alarm import Alarm
 from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
 from stratalog.metadata.image.features import METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage

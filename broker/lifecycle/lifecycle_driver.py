@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from stratalog.broker.lifecycle.alarm import Alarm
 from stratalog.broker.lifecycle.broker_lifecycle import BrokerLifecycle
 from stratalog.broker.lifecycle.complaints import Complaints
 from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
@@ -42,6 +41,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     Unfenced,
 )
 from stratalog.broker.lifecycle.refusals import why_refused
+from stratalog.broker.runtime.alarm import Alarm
 from stratalog.metadata.image.brokers_image import BrokersImage, ListenerAddress, SupportedLevels
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage

@@ -13,7 +13,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from math import inf
 from typing import Any, Final, cast
 
 from stratalog.broker.peers.answer_receiver import AnswerReceiver
@@ -50,6 +49,7 @@ from stratalog.broker.peers.peer_events import (
 )
 from stratalog.broker.peers.peer_requests import ApiRanges, PeerRequest, read_versions, versions_frame
 from stratalog.broker.peers.peer_state import PeerLimits, PeerState
+from stratalog.broker.runtime.alarm import Alarm
 from stratalog.wire.errors import ErrorCode, Invalid
 from stratalog.wire.frame import FrameError, read_length
 from stratalog.wire.messages.api_versions import ApiVersionsRequest
@@ -96,7 +96,6 @@ class PeerLink:
         self.peer = peer
         self._dialer = dialer
         self._executor = executor
-        self._monotonic = monotonic
         self._client_id = client_id
         self._negotiates = negotiates
         self._limits = limits
@@ -107,8 +106,7 @@ class PeerLink:
         self._versions_version = -1
         self._connection: _Connection | None = None
         self._dialing: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = inf
+        self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._frame: Buffer = b""
         self._ended: asyncio.Task[None] | None = None
         """The latest attempt that was given up."""
@@ -159,9 +157,7 @@ class PeerLink:
     def close(self) -> None:
         """Fail what waits with `PeerClosed`, and close the connection. A second call does nothing."""
         self._step(Closing())
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer, self._timer_at_ms = None, inf
+        self._alarm.cancel()
 
     async def wait_closed(self) -> None:
         """Wait until an attempt to connect that :meth:`close` has ended is gone."""
@@ -169,8 +165,8 @@ class PeerLink:
             await asyncio.wait([self._ended])
 
     def _step(self, event: Event) -> None:
-        self._apply(self._state.step(event, int(self._monotonic() * 1000)))
-        self._arm()
+        self._apply(self._state.step(event, self._alarm.now_ms()))
+        self._alarm.set(self._state.wake_at_ms)
 
     def _later(self, event: Event) -> None:
         """Say it when the present actions are done."""
@@ -328,23 +324,6 @@ class PeerLink:
             connection.end()
             self._step(Lost(connection.attempt, why, refused))
             self._say(why, self._state.failures)
-
-    # -- time ---------------------------------------------------------------------------------------------
-
-    def _arm(self) -> None:
-        """Be woken when `PeerState` wants it. A timer that is early stays: it costs one look."""
-        due_ms = self._state.wake_at_ms
-        if due_ms >= self._timer_at_ms:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_ms = due_ms
-        delay = max(0.0, (due_ms + 1) / 1000 - self._monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
-
-    def _wake(self) -> None:
-        self._timer, self._timer_at_ms = None, inf
-        self._step(Ticked())
 
 
 def _text_of(error: Exception) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from math import inf
 
-from stratalog.broker.lifecycle.alarm import Alarm
+from stratalog.broker.runtime.alarm import Alarm
 
 
 async def test_an_alarm_rings_at_the_earliest_time_that_was_set_once(until):
