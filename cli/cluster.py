@@ -52,7 +52,8 @@ def cluster(*, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
     """Show the nodes of the cluster: their roles, states and addresses, the partitions they lead, the metadata quorum.
 
     STATE is active, fenced (a broker that serves no clients: it is away, starting, or cannot reach the active
-    controller) or silent (a controller that has not fetched the metadata log for 10 s). QUORUM is leader, voter or
+    controller) or silent (a controller that has not fetched the metadata log for 10 s, or not at all since the active one
+    was elected). QUORUM is leader, voter or
     observer; LAG counts the offsets of the metadata log that a node does not have yet.
 
     Exit code 0: healthy; 4: not healthy, and stderr says what is wrong, a sentence each.
@@ -98,7 +99,9 @@ def _rows(cluster: Cluster, quorum: Quorum, topics: Sequence[Topic]) -> list[dic
         broker, replica = brokers.get(node_id), voters.get(node_id) or observers.get(node_id)
         is_controller = node_id in voters or broker is None
         silence_ms = None if replica is None else quorum.silence_ms(replica)
-        silent = silence_ms is not None and silence_ms >= SILENT_FROM_MS
+        # A leader has heard every voter that is up within a second of its election, and forgets none.
+        unheard = node_id in voters and quorum.is_unheard(voters[node_id])
+        silent = unheard or (silence_ms is not None and silence_ms >= SILENT_FROM_MS)
         if broker is not None:
             at: tuple[str, int] | None = (broker.host, broker.port)
             state = "fenced" if broker.is_fenced else "silent" if silent else "active"
@@ -142,9 +145,12 @@ def _faults(rows: Sequence[Mapping[str, Any]], quorum: Quorum, leaderless: Seque
                 "read its log."
             )
         elif row["state"] == "silent":
+            heard = row["silence_ms"]
+            since = "has not fetched the metadata log since the active controller was elected"
+            if heard is not None:
+                since = f"last fetched the metadata log {heard // 1000} s ago"
             faults.append(
-                f"Node {node_id} last fetched the metadata log {row['silence_ms'] // 1000} s ago: it is away, or cannot "
-                f"reach the active controller {quorum.leader_id}."
+                f"Node {node_id} {since}: it is away, or cannot reach the active controller {quorum.leader_id}."
             )
     if leaderless:
         more = f" and {len(leaderless) - NAMED_MAX} more" if len(leaderless) > NAMED_MAX else ""

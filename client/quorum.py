@@ -93,6 +93,11 @@ class Quorum:
             return None
         return max(leader.fetched_at_ms - replica.fetched_at_ms, 0)
 
+    def is_unheard(self, replica: QuorumReplica) -> bool:
+        """Whether ``replica`` has not fetched from this leader at all; False where the leader tells no times."""
+        leader = self.leader
+        return leader is not None and leader.fetched_at_ms >= 0 > replica.fetched_at_ms
+
 
 class QuorumAdmin:
     """Asks about the quorum and changes it, through brokers or, ``at_controllers``, at the active controller."""

@@ -171,6 +171,16 @@ def test_a_controller_that_does_not_fetch_is_silent(told) -> None:
     )
 
 
+def test_a_controller_that_the_active_one_never_heard_is_silent(told) -> None:
+    """It was down before the election. A leader of before KIP-836 tells no times: then nothing is known."""
+    told.fetched_ms[4] = -1
+    code, out, err = told()
+    assert (code, out.splitlines()[5].split()[2]) == (4, "silent")
+    assert err.startswith("Node 4 has not fetched the metadata log since the active controller was elected: it is away")
+    told.fetched_ms = dict.fromkeys(told.fetched_ms, -1)
+    assert told()[0] == 0
+
+
 @pytest.mark.parametrize(("count", "more"), [(20, "orders-19."), (21, "orders-19 and 1 more.")])
 def test_partitions_without_a_leader_are_named_up_to_a_bound(told, count, more) -> None:
     """All are counted, in words and as JSON."""
