@@ -12,6 +12,7 @@ from stratalog.cli.command import ExampleGroup, broker_options
 from stratalog.cli.output import NotFoundError, json_option, note, reports_errors, write_json, write_rows
 from stratalog.cli.values import parse_time_ms
 from stratalog.client.client import Client, ListedOffset
+from stratalog.client.coordinators import coordinators_away
 from stratalog.client.group_reset import Reset, ResetTo, Target, plan_reset
 from stratalog.client.groups import (
     Committed,
@@ -22,6 +23,7 @@ from stratalog.client.groups import (
     describe_group,
     list_groups,
 )
+from stratalog.metadata.image.topic_names import CONSUMER_OFFSETS_TOPIC
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
 from stratalog.wire.topic import TopicPartition
 
@@ -59,11 +61,14 @@ def list_all(
     """List groups."""
     with Client(bootstrap, timeout_seconds) as client:
         found = list_groups(client, states, types)
+        away = coordinators_away(client, CONSUMER_OFFSETS_TOPIC)
     rows = [
         {"group": one.group_id, "type": one.type, "state": one.state, "protocol_type": one.protocol_type}
         for one in found
     ]
     write_rows(rows, {"group": "GROUP", "type": "TYPE", "state": "STATE"}, as_json=as_json)
+    if away:
+        note(f"{away} partitions of {CONSUMER_OFFSETS_TOPIC} have no leader: the groups in them are not listed.")
 
 
 @group.command("describe", examples="stratalog group describe billing\nstratalog group describe billing audit --json")

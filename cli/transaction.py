@@ -9,6 +9,7 @@ import click
 from stratalog.cli.command import ExampleGroup, broker_options
 from stratalog.cli.output import json_option, note, reports_errors, write_json, write_rows
 from stratalog.client.client import Client
+from stratalog.client.coordinators import coordinators_away
 from stratalog.client.transactions import (
     ActiveProducer,
     abort_transaction,
@@ -16,6 +17,7 @@ from stratalog.client.transactions import (
     describe_transaction,
     list_transactions,
 )
+from stratalog.metadata.image.topic_names import TRANSACTION_STATE_TOPIC
 from stratalog.metadata.transactions.status import TransactionStatus
 from stratalog.wire.topic import TopicPartition
 
@@ -70,6 +72,7 @@ def list_all(
             duration_ms=-1 if seconds is None else int(seconds * _MS),
             pattern=pattern,
         )
+        away = coordinators_away(client, TRANSACTION_STATE_TOPIC)
     rows = [
         {
             "transactional_id": one.transactional_id,
@@ -86,6 +89,8 @@ def list_all(
         "coordinator": "COORDINATOR",
     }
     write_rows(rows, columns, as_json=as_json)
+    if away:
+        note(f"{away} partitions of {TRANSACTION_STATE_TOPIC} have no leader: the transactions in them are not listed.")
 
 
 @transaction.command("describe", examples="stratalog transaction describe orders-copy")

@@ -11,7 +11,15 @@ from stratalog.client.link import check
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 
-__all__ = ["COORDINATOR_MOVES", "GROUP", "TRANSACTION", "at_coordinator", "find_coordinator", "while_coordinators_move"]
+__all__ = [
+    "COORDINATOR_MOVES",
+    "GROUP",
+    "TRANSACTION",
+    "at_coordinator",
+    "coordinators_away",
+    "find_coordinator",
+    "while_coordinators_move",
+]
 
 R = TypeVar("R")
 
@@ -65,3 +73,15 @@ def while_coordinators_move(client: Client, attempt: Callable[[], R]) -> R:
 def at_coordinator(client: Client, key: str, attempt: Callable[[int], R], key_type: int = GROUP) -> R:
     """The result of ``attempt`` for the node that coordinates ``key``, while that moves as above."""
     return while_coordinators_move(client, lambda: attempt(find_coordinator(client, key, key_type)))
+
+
+def coordinators_away(client: Client, topic: str) -> int:
+    """How many partitions of ``topic``, which coordinators keep their state in, have no leader: a list leaves theirs out.
+
+    0 for a topic that does not exist yet, or that the caller may not see.
+    """
+    try:
+        found = client.refresh([topic], skip_missing=True)
+    except KafkaError:
+        return 0
+    return sum(partition.leader < 0 for one in found for partition in one.partitions)

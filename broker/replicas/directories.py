@@ -10,7 +10,7 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ from stratalog.hot.storage.checkpoint import (
     write_topic_id,
 )
 from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.metadata.image.topic_names import CLUSTER_METADATA_TOPIC
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
 
@@ -155,6 +156,15 @@ class Directories:
             if topic_partition in directory.files.partitions:
                 return directory
         return None
+
+    def without_topic(self, topic_ids: Container[Uuid]) -> list[str]:
+        """The directories of partitions whose topic is none of ``topic_ids``: deleted while this broker was away, or lost."""
+        return [
+            one.path
+            for directory in self.online
+            for name, one in directory.files.partitions.items()
+            if one.topic_id is not None and one.topic_id not in topic_ids and name.topic != CLUSTER_METADATA_TOPIC
+        ]
 
     def set_aside(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
         """Move a directory of the same name that belongs to another topic id out of the way; nothing is deleted.

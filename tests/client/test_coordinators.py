@@ -6,9 +6,10 @@ import pytest
 
 from stratalog.client import coordinators as client_coordinators
 from stratalog.client.client import Client
-from stratalog.client.coordinators import GROUP, TRANSACTION, at_coordinator, find_coordinator
+from stratalog.client.coordinators import GROUP, TRANSACTION, at_coordinator, coordinators_away, find_coordinator
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from stratalog.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 FIND = 10
 
@@ -84,3 +85,26 @@ def test_it_is_not_asked_for_ever(scripted) -> None:
     with Client(scripted.address, 0.3) as client, pytest.raises(KafkaError) as caught:
         at_coordinator(client, "g", lambda _: None)
     assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 2), (3, 0), (29, 0)])
+def test_partitions_of_coordinators_without_a_leader_are_counted(scripted, client, code, expected) -> None:
+    """A topic that is not there yet, or that the caller may not see, counts none."""
+    partitions = [
+        MetadataResponsePartition(
+            error_code=0 if leader >= 0 else 5,
+            partition_index=number,
+            leader_id=leader,
+            leader_epoch=0,
+            replica_nodes=[1],
+            isr_nodes=[1],
+            offline_replicas=[],
+        )
+        for number, leader in enumerate([1, -1, 2, -1])
+    ]
+    topic = MetadataResponseTopic(
+        error_code=code, name="__g", topic_id=b"t" * 16, is_internal=True, partitions=[] if code else partitions
+    )
+    scripted.ranges = {3: (0, 13)}
+    scripted.answers |= {3: MetadataResponse(brokers=[], cluster_id="c", controller_id=1, topics=[topic])}
+    assert coordinators_away(client, "__g") == expected

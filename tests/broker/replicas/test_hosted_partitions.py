@@ -28,6 +28,22 @@ def test_the_id_of_the_topic_is_in_the_directory(broker):
     assert text == f"version: 0\ntopic_id: {uuid_text(topic_id)}"
 
 
+def test_the_directory_of_a_topic_that_the_cluster_does_not_have_is_kept_and_named(broker, caplog):
+    """Deleted while its broker was away: no record is served under that name, and the operator learns where the bytes are."""
+    for name in ("t", "u"):
+        broker.create(name)
+    broker.stop()
+    data = Path(broker.directory, "data")
+    left = data / "gone-3"
+    shutil.copytree(data / "t-0", left)
+    (left / "partition.metadata").write_text("version: 0\ntopic_id: AQEBAQEBAQEBAQEBAQEBAQ")
+    caplog.clear()
+    broker.start()
+    (line,) = [record.getMessage() for record in caplog.records if "does not have" in record.getMessage()]
+    assert line.startswith(f"1 directories are of partitions whose topics the cluster does not have, {left} first")
+    assert left.is_dir()
+
+
 def test_a_damaged_log_is_led_and_its_damage_reported(broker, caplog):
     """The bytes are kept, the log goes on above what was lost, and nothing damaged is served."""
     broker.create("t")
