@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from stratalog.broker.replicas.directories import Directories
-from stratalog.broker.replicas.leader import Rework
+from stratalog.broker.replicas.leader import Leader, Rework
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.log_opening import LogOpening
 from stratalog.broker.replicas.log_settings import log_config
@@ -169,10 +169,14 @@ class HostedPartitions:
     def resigning(self) -> Generator[None, None, None]:
         """Lead nothing any more, until an image says otherwise: the controller does not know this broker's leaderships.
 
-        Yields after each partition. One that an image has given another role meanwhile keeps that one.
+        The roles of this moment end, also if the steps come later: an image may have given others meanwhile, and these stay.
         """
         self.table.due.clear()
-        for unified, role in [(one, one.partition.leader) for one in self.table]:
+        return self._ending([(one, one.partition.leader) for one in self.table])
+
+    def _ending(self, roles: Sequence[tuple[UnifiedLog, Leader | None]]) -> Generator[None, None, None]:
+        """End these roles, those that still stand; yields after each."""
+        for unified, role in roles:
             if role is not None and unified.partition.leader is role:
                 self._services.on_released(unified)
                 unified.partition.resign()
