@@ -245,7 +245,7 @@ def test_a_resignation_that_has_to_wait_ends_no_later_role(broker):
     """Its first step has no turn before the next image: the roles of then stay."""
     broker.create("t", 2)
     hosted = broker.node.hosted
-    resigning = broker.run(hosted.resigning)
+    resigning = hosted.resigning()
     topic = broker.node.image.topics.by_name["t"]
     elected = {number: replace(one, leader_epoch=9) for number, one in topic.partitions.items()}
     broker.run(lambda: hosted.follow(broker.node.image, replace(topic, partitions=MappingProxyType(elected))))
