@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ broker.heartbeat.interval.ms=500
 
 
 def directory_id(node_id: int) -> str:
-    """The id of a node's directory, the same in every run."""
+    """The id of a first voter's directory, the same in every run."""
     return urlsafe_b64encode(hashlib.md5(f"node {node_id}".encode()).digest()).decode().rstrip("=").replace("-", "A")
 
 
@@ -67,6 +68,12 @@ class MixedNode:
     def metadata(self) -> Path:
         """Where its replica of the metadata log lies."""
         return self.data / "__cluster_metadata-0"
+
+    @property
+    def directory(self) -> str:
+        """The id of its directory as it was formatted: one of chance where it is no first voter."""
+        (found,) = re.findall(r"^directory\.id=(.*)$", (self.data / "meta.properties").read_text(), re.MULTILINE)
+        return found
 
     @property
     def config(self) -> Path:
@@ -142,6 +149,13 @@ class MixedCluster:
     def brokers(self) -> str:
         """The brokers as ``--bootstrap-server`` names them."""
         return ",".join(node.address for node in self.nodes.values() if "broker" in node.roles)
+
+    @property
+    def hasty(self) -> Path:
+        """Settings of a client that gives up after 5 s, not after a minute."""
+        path = self._folder / "hasty.properties"
+        path.write_text("default.api.timeout.ms=5000\nrequest.timeout.ms=5000\n")
+        return path
 
     def format(self, *features: str, voters: tuple[int, ...] | None = None, by_kafka: tuple[int, ...] = ()) -> None:
         """Format each node by its own side's program, or by Kafka's; the voters are all controllers, or these."""
