@@ -118,8 +118,12 @@ class Checker:
                 self._check_unfencing(broker)
 
     def _check_fencing(self, image: ClusterImage, earlier: BrokerImage, broker: BrokerImage) -> None:
-        """A silent broker has had a full session with the controller that has fenced it."""
-        if earlier.in_controlled_shutdown or broker.in_controlled_shutdown:
+        """A silent broker has had a full session with the controller that has fenced it.
+
+        One that stops is fenced as soon as it leads nothing, which may be at once.
+        """
+        is_leaving = earlier.incarnation_id in self._world.members[broker.broker_id].leaving
+        if is_leaving or earlier.in_controlled_shutdown or broker.in_controlled_shutdown:
             return
         self.fenced += 1
         office = self.offices.get(image.provenance.epoch)

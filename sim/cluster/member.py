@@ -22,6 +22,7 @@ from stratalog.broker.settings.config import BrokerConfig, Flags, load_config
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.formatting.node_format import FormatOptions
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import Uuid
 
 __all__ = ["CLUSTER_ID", "CONTROLLER_PORT", "SESSION_SECONDS", "Member"]
 
@@ -65,6 +66,8 @@ class Member:
         """The image that was looked at last."""
         self.active_epoch: int | None = None
         """The epoch in which this one was seen to be the active controller."""
+        self.leaving: set[Uuid] = set()
+        """Incarnations that were told to stop."""
 
     def __repr__(self) -> str:
         return f"{'controller' if self.is_controller else 'broker'} {self.id}"
@@ -93,7 +96,7 @@ class Member:
         return load_config(
             assignments=[f"{name}={value}" for name, value in settings.items()],
             environment={},
-            flags=Flags(data=f"{self.directory}/log", bucket=f"file://{self.directory}/bucket", http="127.0.0.1:0"),
+            flags=Flags(data=f"{self.directory}/log", bucket=self.world.bucket_url, http="127.0.0.1:0"),
             host_name="localhost",
         )
 
@@ -191,6 +194,9 @@ class Member:
         """SIGTERM; it is started again."""
         if self._stop is not None:
             self._stop.set()
+            mine = None if self.image is None else self.image.brokers.brokers.get(self.id)
+            if mine is not None:
+                self.leaving.add(mine.incarnation_id)
 
 
 def _let_go_of_locks(node: Any) -> None:

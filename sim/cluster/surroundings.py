@@ -25,6 +25,8 @@ class Surroundings(Protocol):
     facts: Any
     cuts: set[tuple[int, int]]
     """Directions (from, to) between nodes in which nothing passes."""
+    bucket_url: str
+    """The bucket of all nodes. It is on no machine of the cluster: no power cut and no new disk reaches it."""
 
     def started(self, member: Any, process: Process, /) -> None:
         """A process of a member begins."""

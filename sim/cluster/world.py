@@ -68,6 +68,7 @@ class World:
         self.loop.network.slow = self.plan.slow
         self.loop.network.is_cut = self._is_cut
         self.cuts: set[tuple[int, int]] = set()
+        self.bucket_url = f"file://{directory}/bucket"
         self.process = Process("world")
         self.facts = Facts()
         self.checker = Checker(self)
