@@ -345,8 +345,11 @@ class Node:
     # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> None:
-        """Write a snapshot of what is committed, or let go of what the newest one has."""
-        if self.raft is None:
+        """Write a snapshot of what is committed, or let go of what the newest one has.
+
+        A process that stands still wants neither: the log's end of now may be none when it goes on.
+        """
+        if self.raft is None or self.world.now_ms < self.paused_until_ms:
             return
         log = self.raft.log
         if log.snapshots and log.snapshots[-1].offset > log.start_offset and self.world.dice.random() < 0.5:
