@@ -71,6 +71,12 @@ class InProcess:
         self.nodes.stop()
 
 
+def _known(address, topic):
+    """What this broker says of a topic. Raises UNKNOWN_TOPIC_OR_PARTITION until it has heard of it."""
+    with Client(address, timeout_seconds=20) as client:
+        return client.topic(topic)
+
+
 class Brokers:
     """The cluster, with a topic of six partitions on all three brokers."""
 
@@ -79,6 +85,8 @@ class Brokers:
         self.topic = topic
         with self.client() as client:
             create_topic(client, topic, partition_count=partitions, configs=configs)
+            for address in cluster.bootstrap.split(","):  # each broker has it with an image of its own
+                self.patiently(lambda address=address: _known(address, topic))
             for key, kind in (("x", TRANSACTION), ("g", GROUP)):
                 self.patiently(lambda key=key, kind=kind: find_coordinator(client, key, kind))
 
