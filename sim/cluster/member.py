@@ -96,7 +96,7 @@ class Member:
         return load_config(
             assignments=[f"{name}={value}" for name, value in settings.items()],
             environment={},
-            flags=Flags(data=f"{self.directory}/log", bucket=self.world.bucket_url, http="127.0.0.1:0"),
+            flags=Flags(data=f"{self.directory}/log", bucket=self.world.bucket.url, http="127.0.0.1:0"),
             host_name="localhost",
         )
 

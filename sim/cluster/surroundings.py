@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from sim.cluster.plan import Plan
 from sim.trace import Trace
+from sim.under.bucket import Bucket
 from sim.under.loop import VirtualLoop
 from sim.under.process import Process
 
@@ -25,7 +26,7 @@ class Surroundings(Protocol):
     facts: Any
     cuts: set[tuple[int, int]]
     """Directions (from, to) between nodes in which nothing passes."""
-    bucket_url: str
+    bucket: Bucket
     """The bucket of all nodes. It is on no machine of the cluster: no power cut and no new disk reaches it."""
 
     def started(self, member: Any, process: Process, /) -> None:

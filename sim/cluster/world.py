@@ -20,6 +20,8 @@ from sim.cluster.member import CONTROLLER_PORT, Member
 from sim.cluster.plan import Plan
 from sim.model import Violation
 from sim.trace import Trace
+from sim.under.bucket import Bucket
+from sim.under.clock import SimClock
 from sim.under.loop import VirtualLoop
 from sim.under.process import Process
 from sim.under.spawner import SimSpawner
@@ -68,7 +70,6 @@ class World:
         self.loop.network.slow = self.plan.slow
         self.loop.network.is_cut = self._is_cut
         self.cuts: set[tuple[int, int]] = set()
-        self.bucket_url = f"file://{directory}/bucket"
         self.process = Process("world")
         self.facts = Facts()
         self.checker = Checker(self)
@@ -76,6 +77,8 @@ class World:
         self.buried: list[Process] = []
         self.loop.after_event = self._after_event
         self._entropy = random.Random(self.dice.getrandbits(64))
+        dice = random.Random(self.dice.getrandbits(64))
+        self.bucket = Bucket(self.loop, dice, SimClock(self.loop).wall_ms, f"sim-cluster-{seed}")
         self.voter_ids = tuple(range(1, self.plan.controllers + 1))
         self.members = {
             node_id: Member(self, node_id, f"{directory}/{node_id}", is_controller=node_id in self.voter_ids)
@@ -98,6 +101,7 @@ class World:
             for process in [*self.buried, self.process]:
                 process.kill()
                 process.bury()
+            self.bucket.forget()
             self.loop.close()
 
     def _format(self) -> None:
