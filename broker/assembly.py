@@ -64,6 +64,10 @@ class BrokerParts(BrokerView, Protocol):
     """A broker while it is put together: what handlers see, and what only its parts see."""
 
     @property
+    def cluster(self) -> NodeCluster:
+        """Its cluster, as it sees it."""
+
+    @property
     def deleted_archives(self) -> DeletedArchives:
         """The archives of deleted topics."""
 
@@ -188,6 +192,7 @@ def hosted_services(
         segments_open_max=segments_open_max(),
         on_led=on_led,
         on_released=on_released,
+        placements=broker.cluster.placements,
     )
 
 

@@ -21,6 +21,7 @@ from stratalog.broker.membership import Membership, MembershipServices
 from stratalog.broker.node_cluster import BrokerHalf, BrokerState
 from stratalog.broker.node_quorum import NodeQuorum
 from stratalog.broker.quorum.publishing import Follow
+from stratalog.broker.replicas.hosted_partitions import Placements
 from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.image.difference import ImageChange, difference
@@ -97,6 +98,11 @@ class JoinedCluster:
     def forwarding(self) -> Forwarding | None:
         """The way of requests to the active controller."""
         return self.membership.forwarder
+
+    @property
+    def placements(self) -> Placements:
+        """The reports of replicas' directories to the active controller."""
+        return self.membership.directory_reports
 
     def cluster_view(self, image: ClusterImage) -> ClusterView:
         """The view that a decision about partitions is made on."""

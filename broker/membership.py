@@ -12,6 +12,7 @@ from typing import Final
 
 from stratalog.broker.forwarding.forwarder import Forwarder
 from stratalog.broker.lifecycle.controller_channel import ControllerChannel
+from stratalog.broker.lifecycle.directory_reports import DirectoryReports
 from stratalog.broker.lifecycle.lifecycle_driver import BrokerSelf, Lifecycle
 from stratalog.broker.lifecycle.lifecycle_events import LifecycleTimes
 from stratalog.broker.lifecycle.producer_id_blocks import ProducerIdBlocks
@@ -25,6 +26,8 @@ __all__ = ["Membership", "MembershipServices"]
 
 _PRODUCER_IDS_MS: Final = 30_000
 """How long a client waits for a block of producer ids, at most."""
+_REPORT_MS: Final = 30_000
+"""One report of directories waits so long for its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,17 @@ class Membership:
             timeout_ms=_PRODUCER_IDS_MS,
         )
 
+        self._placements = self.channel("directories")
+        self.directory_reports = DirectoryReports(
+            broker_id=services.roles.node_id,
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+            channel=self._placements,
+            quorum=quorum,
+            monotonic=links.clock.monotonic,
+            draw=links.dice.random,
+            timeout_ms=_REPORT_MS,
+        )
+
     def channel(self, purpose: str) -> ControllerChannel:
         """A way to the active controller for one purpose: none waits behind the requests of another."""
         services = self._services
@@ -116,5 +130,7 @@ class Membership:
     def close(self) -> None:
         """Send nothing any more."""
         self.lifecycle.close()
+        self.directory_reports.close()
+        self._placements.close()
         self._beats.close()
         self._requests.close()

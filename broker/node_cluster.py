@@ -10,6 +10,7 @@ from typing import Protocol
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.control.producer_ids import ProducerIds
 from stratalog.broker.quorum.publishing import Follow
+from stratalog.broker.replicas.hosted_partitions import Placements
 from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.image.brokers_image import ListenerAddress
@@ -65,6 +66,10 @@ class NodeCluster(Protocol):
     @property
     def forwarding(self) -> Forwarding | None:
         """The way of requests to the active controller; None where that is always in this process."""
+
+    @property
+    def placements(self) -> Placements | None:
+        """The reports of replicas' directories; None where nobody has to be told."""
 
     def cluster_view(self, image: ClusterImage, /) -> ClusterView:
         """The view that a decision about partitions is made on."""

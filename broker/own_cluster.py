@@ -10,6 +10,7 @@ from stratalog.broker.control.producer_ids import ProducerIds, allocate_here
 from stratalog.broker.node_cluster import BrokerHalf, BrokerState
 from stratalog.broker.node_quorum import NodeQuorum
 from stratalog.broker.quorum.publishing import Follow
+from stratalog.broker.replicas.hosted_partitions import Placements
 from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.controller.controller import BrokerStart, register_broker
@@ -24,6 +25,7 @@ class OwnCluster:
     """The broker's `NodeCluster`. Lives on the event loop."""
 
     forwarding: Forwarding | None = None
+    placements: Placements | None = None
     """The active controller is always in this process."""
 
     def __init__(

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.leader import Leader, Rework
@@ -26,16 +27,27 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory
 from stratalog.hot.config import LogConfig
+from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["HostedPartitions", "HostedServices"]
+__all__ = ["HostedPartitions", "HostedServices", "Placements"]
 
 _UUID_BYTES = 16
 
 log = logging.getLogger(__name__)
+
+
+class Placements(Protocol):
+    """Tells the controller where replicas lie: `DirectoryReports`."""
+
+    def placed(self, topic_id: Uuid, partition: int, directory: Uuid, /) -> None:
+        """Report a replica that the image has in no directory, or in another one."""
+
+    def gone(self, topic_id: Uuid, partition: int, /) -> None:
+        """Do not report a replica any more: it is not here, or the image names its directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +71,8 @@ class HostedServices:
     """
     on_released: Callable[[UnifiedLog], None]
     """It is led no longer; called before its role ends and its log goes."""
+    placements: Placements | None = None
+    """None where nobody has to be told where replicas lie."""
 
 
 class HostedPartitions:
@@ -137,6 +151,8 @@ class HostedPartitions:
     def _follow(self, topic: TopicImage, number: int, state: PartitionImage) -> None:
         name = TopicPartition(topic.name, number)
         unified = self.table.get(name)
+        if unified is not None:
+            self._tell_place(topic.topic_id, unified, state)
         if state.leader != self._services.node_id:
             self.table.due.discard(topic.name, number)
             if unified is not None and unified.partition.leader is not None:
@@ -208,10 +224,22 @@ class HostedPartitions:
         unified = UnifiedLog(partition, services.metrics.topic(topic.name))
         partition.watchers.add(partial(services.purgatory.check, unified))
         self.table.add(unified)
+        self._tell_place(topic.topic_id, unified, state)
         self._opening.sync_recovered(opened, partition)  # the first append waits for it
         services.on_led(unified, opened.led)
         for missing in opened.log.missing_ranges():
             log.error("%s", unified.missing_sentence(missing))
+
+    def _tell_place(self, topic_id: Uuid, unified: UnifiedLog, state: PartitionImage) -> None:
+        """Until the controller knows the directory of a replica, it cannot tell that the replica is gone with it."""
+        services, number = self._services, unified.topic_partition.partition
+        if services.placements is None or services.image().features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
+            return
+        directory = services.directories.of(unified.partition.directory).directory_id
+        if services.node_id not in state.replicas or state.directory_of(services.node_id) == directory:
+            services.placements.gone(topic_id, number)
+        else:
+            services.placements.placed(topic_id, number, directory)
 
     def _lead(self, partition: Partition, state: PartitionImage) -> None:
         partition.lead(
@@ -225,6 +253,8 @@ class HostedPartitions:
     def _delete(self, unified: UnifiedLog) -> None:
         services = self._services
         services.on_released(unified)
+        if services.placements is not None:
+            services.placements.gone(unified.topic_id, unified.topic_partition.partition)
         self.table.remove(unified)
         unified.partition.close()
         unified.log.abandon()

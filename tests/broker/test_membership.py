@@ -1,7 +1,10 @@
 """A broker's registration, seen from a broker that has lost it."""
 
+from collections import Counter
+
 import pytest
 
+from stratalog.client.admin import create_topic
 from stratalog.client.link import BrokerLink
 from stratalog.wire.messages.unregister_broker import UnregisterBrokerRequest
 from tests.broker.nodes_of_a_cluster import RunningNodes
@@ -43,3 +46,27 @@ def test_a_broker_is_in_contact_while_its_controller_answers(nodes):
     assert broker.run(lambda: lifecycle.in_contact)
     nodes[100].stop()
     broker.wait_until(lambda: not lifecycle.in_contact)
+
+
+def test_the_controller_learns_in_which_of_several_directories_a_replica_lies(tmp_path):
+    """Only then a directory that fails takes the leadership of its partitions with it."""
+    two = f"{tmp_path}/one,{tmp_path}/two"
+    nodes = RunningNodes(tmp_path, {100: "controller", 1: "broker"})
+    nodes[1].settings["log.dirs"] = two
+    nodes.format(1)
+    try:
+        nodes.start()
+        broker = nodes[1]
+        create_topic(broker.client(), "t", partition_count=4)
+
+        def named():
+            topic = broker.node.image.topics.by_name["t"]
+            return {number: state.directory_of(1) for number, state in topic.partitions.items()}
+
+        ids = {one.path: one.directory_id for one in broker.node.directories.all}
+        broker.wait_until(lambda: Counter(named().values()) == dict.fromkeys(ids.values(), 2))
+        for number, directory in named().items():
+            assert ids[broker.partition("t", number).partition.directory.path] == directory
+        assert broker.node.cluster.placements.waiting == 0
+    finally:
+        nodes.stop()

@@ -16,6 +16,7 @@ def test_each_form_has_all_that_a_broker_asks_of_its_cluster(form):
         "control",
         "producer_ids",
         "forwarding",
+        "placements",
         "cluster_view",
         "join",
         "enter",

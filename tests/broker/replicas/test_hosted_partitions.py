@@ -14,6 +14,7 @@ from stratalog.broker.network.server import Server
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.runtime.slices import to_the_end
+from stratalog.metadata.image.directory_ids import UNASSIGNED
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import RemoveTopicRecord
@@ -251,3 +252,34 @@ def test_a_resignation_that_has_to_wait_ends_no_later_role(broker):
     broker.run(lambda: hosted.follow(broker.node.image, replace(topic, partitions=MappingProxyType(elected))))
     broker.run(lambda: list(resigning))
     assert [broker.partition("t", number).partition.leader is not None for number in (0, 1)] == [True, True]
+
+
+def test_places_of_replicas_are_reported_until_the_image_names_them(broker):
+    """A new replica, one that the image has elsewhere; not one whose topic is gone."""
+    told, hosted = {}, broker.node.hosted
+
+    class Placements:
+        def placed(self, topic_id, partition, directory):
+            told[topic_id, partition] = directory
+
+        def gone(self, topic_id, partition):
+            told.pop((topic_id, partition), None)
+
+    hosted._services = replace(hosted._services, placements=Placements())
+    broker.create("t", 2)
+    topic = broker.node.image.topics.by_name["t"]
+    (mine,) = [one.directory_id for one in broker.node.directories.online]
+    assert told == {}, "the controller has named the only directory"
+
+    def follow(directory):
+        states = {number: replace(one, directories=(directory,)) for number, one in topic.partitions.items()}
+        broker.run(lambda: hosted.follow(broker.node.image, replace(topic, partitions=MappingProxyType(states))))
+
+    follow(UNASSIGNED)
+    assert told == {(topic.topic_id, number): mine for number in (0, 1)}
+    follow(mine)
+    assert told == {}
+    follow(b"e" * 16)
+    assert len(told) == 2
+    broker.run(lambda: list(hosted.deleting("t")))
+    assert told == {}
