@@ -148,4 +148,5 @@ API = Api(
     operation=Operation.WRITE,
     resource=ResourceType.TRANSACTIONAL_ID,
     failure=_failure,
+    of_nodes=lambda _request, version: version >= _BATCHED_SINCE,
 )

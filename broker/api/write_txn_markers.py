@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27): end transactions in partitions led here, for a coordinator elsewhere or an administrator.
 
-Behaviour: one outcome for each partition, when the marker is committed; a partition that is not led here gets an error
-that says so. ``kafka-transactions --abort`` ends a hanging transaction this way, with coordinator epoch -1 or that of
+Behaviour: one outcome for each partition, when the marker is committed; a partition that is not hosted here gets
+UNKNOWN_TOPIC_OR_PARTITION as in Kafka, one that is hosted and not led NOT_LEADER_OR_FOLLOWER. ``kafka-transactions --abort`` ends a hanging transaction this way, with coordinator epoch -1 or that of
 its producer.
 """
 
@@ -53,10 +53,16 @@ class _Markers:
         """One more."""
         self._missing += 1
 
-    def written(self, result: WritableTxnMarkerPartitionResult, error: KafkaError | None) -> None:
+    def written(
+        self, where: TopicPartition, result: WritableTxnMarkerPartitionResult, error: KafkaError | None
+    ) -> None:
         """One of them is committed, or not."""
         code = ErrorCode.NONE if error is None else error.code
-        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _GROUPS_NOT_SERVED else code
+        if code in _GROUPS_NOT_SERVED:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._context.broker.partitions.get(where) is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_code = code
         self.one_less()
 
     def one_less(self) -> None:
@@ -92,7 +98,7 @@ def _steps(context: Context, request: WriteTxnMarkersRequest) -> Steps[Pending]:
             for result in topic.partitions:
                 markers.expect()
                 where = TopicPartition(topic.name, result.partition_index)
-                target.write(where, marker, partial(markers.written, result))
+                target.write(where, marker, partial(markers.written, where, result))
                 yield None
     markers.one_less()
     return PENDING
@@ -127,4 +133,5 @@ API = Api(
     operation=Operation.ANY,
     resource=ResourceType.CLUSTER,
     failure=_failure,
+    of_nodes=lambda _request, _version: True,
 )

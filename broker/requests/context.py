@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stratalog.broker.requests.answer_rows import AnswerRows
-from stratalog.broker.requests.authorizer import OPERATIONS_ON, Operation, ResourceType
+from stratalog.broker.requests.authorizer import CLUSTER_NAME, OPERATIONS_ON, Operation, ResourceType
 from stratalog.broker.requests.dispatch_row import PENDING, Pending, Row
 from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.image.image import ClusterImage
@@ -111,6 +111,16 @@ class RequestContext(ResponseSlot, Generic[BrokerT]):
         permitted = self.dispatcher.permitted(self.connection, api.resource if resource is None else resource, name)
         return permitted >> (api.operation if operation is None else operation) & 1 == 1
 
+    @property
+    def is_of_node(self) -> bool:
+        """Whether another node asks, one that is allowed to: what nodes do for each other is no use of a client's quota.
+
+        Kafka exempts most of these requests one by one (``sendResponseExemptThrottle``).
+        """
+        return self.row.is_of_node(self.request) and self.allows(
+            CLUSTER_NAME, Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+        )
+
     def require_topic(self, topic: str | Uuid) -> None:
         """Raise TOPIC_AUTHORIZATION_FAILED unless the caller may do the row's operation on a topic, by name or id.
 
@@ -207,7 +217,9 @@ class RequestContext(ResponseSlot, Generic[BrokerT]):
 
         For requests that may name or find thousands of things. PENDING returned: the answer follows otherwise.
         """
-        self.dispatcher.slices.start(steps, self._sliced, self.connection)
+        connection = self.connection
+        is_free = connection.quota is not None and self.is_of_node
+        self.dispatcher.slices.start(steps, self._sliced, connection, is_free=is_free)
         return PENDING
 
     def rows(self, name: str) -> AnswerRows:

@@ -176,13 +176,13 @@ class Dispatcher(Generic[BrokerT]):
             if row.checked and self._goes_elsewhere(context, row, frame):
                 context.park()
                 return
-            quota = connection.quota
+            quota = None if connection.quota is None or context.is_of_node else connection.quota
             response = (
                 row.handle(context, request)
                 if quota is None
                 else quota.handle(connection, row.api.key, len(frame), partial(row.handle, context, request))
             )
-            if row.api.remember is not None and quota is None:
+            if row.api.remember is not None and connection.quota is None:
                 row.api.remember(context, frame)
             if response is PENDING:
                 context.park()

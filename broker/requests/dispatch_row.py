@@ -52,7 +52,8 @@ class Api(Generic[RequestT]):
     ``shortcut`` for requests like this one, which then asks the authorizer by itself.
     ``forwarded``: the active controller decides, and brokers hand such requests on to it (KIP-590). ``handled_first``:
     the handler of the broker that was asked runs all the same, and itself hands on what it does not answer. ``by_quorum``: a
-    broker of a cluster hands them on even if the active controller is in its own process.
+    broker of a cluster hands them on even if the active controller is in its own process. ``of_nodes(request, version)`` says
+    whether a request is one of another node, which no quota of clients holds up; those with ``CLUSTER_ACTION`` all are.
     """
 
     key: int
@@ -69,6 +70,7 @@ class Api(Generic[RequestT]):
     forwarded: bool = False
     handled_first: bool = False
     by_quorum: bool = False
+    of_nodes: Callable[[RequestT, int], bool] | None = None
 
     @property
     def name(self) -> str:
@@ -132,6 +134,12 @@ class Row:
         self.on_cluster = api.resource is ResourceType.CLUSTER and api.operation is not Operation.ANY
         self.decode: Callable[[memoryview, int, int, int], tuple[Any, int]] = self._decode_first
         self.encode: Callable[[Any], list[Part]] = self._encode_first
+
+    def is_of_node(self, request: Any) -> bool:
+        """Whether clients do not ask this, only other nodes of the cluster do."""
+        if self.api.of_nodes is not None:
+            return self.api.of_nodes(request, self.version)
+        return self.api.operation is Operation.CLUSTER_ACTION
 
     def answer(self, correlation_id: int, response: Message | None, seconds: float) -> list[Part]:
         """The frame of an answer given ``seconds`` after the request came, and its count; no bytes for None.

@@ -100,15 +100,16 @@ class _Work:
     - ``held``: its client takes no further request until the work is done.
     - ``counted``: it is one of the `UNDER_WAY_MAX` works that are under way.
     - ``urgent``: others wait for its end.
+    - ``is_free``: its time is none of its client's quota.
     """
 
-    __slots__ = ("client", "counted", "done", "held", "steps", "urgent")
+    __slots__ = ("client", "counted", "done", "held", "is_free", "steps", "urgent")
 
     def __init__(self, steps: Steps[Any], client: Client | None, done: Callable[[Any, Exception | None], None]) -> None:
         self.steps = steps
         self.client = client
         self.done = done
-        self.held = self.counted = self.urgent = False
+        self.held = self.counted = self.urgent = self.is_free = False
 
     def hold(self) -> None:
         """Have the client wait: the work is not done at once."""
@@ -118,7 +119,7 @@ class _Work:
 
     def spend(self, seconds: float) -> None:
         """Count computing time for the client's quota."""
-        if self.client is not None and self.client.quota is not None:
+        if self.client is not None and self.client.quota is not None and not self.is_free:
             self.client.quota.spend(self.client, seconds)
 
     def release(self) -> None:
@@ -152,14 +153,16 @@ class Slices:
         client: Client | None = None,
         *,
         urgent: bool = False,
+        is_free: bool = False,
     ) -> None:
         """Begin a work, and do as much of it as this turn has time for before this returns.
 
         ``done`` gets the result and None, or None and the error. If ``client`` goes, the work ends and ``done`` is not called.
         ``urgent`` is for a work that holds a lock for which others wait: it has half of each turn until it is done.
+        ``is_free``: the client's quota does not count it.
         """
         work = _Work(steps, client, done)
-        work.urgent = urgent
+        work.urgent, work.is_free = urgent, is_free
         turn_end = self._this_turn()
         if self._monotonic() < turn_end and (urgent or (self._under_way < UNDER_WAY_MAX and not self._ready)):
             self._count(work)

@@ -12,6 +12,7 @@ from stratalog.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from stratalog.wire.topic import TopicPartition
 
 
 def write(
@@ -80,14 +81,10 @@ def test_no_marker_stands_in_the_log_of_transactions(transactions):
     assert write(transactions, producer, 0, topic="__transaction_state") == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-@pytest.mark.parametrize(
-    "code",
-    [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR],
-)
-def test_a_group_coordinator_that_is_not_there_yet_is_an_error_that_kafkas_coordinators_know(code):
-    """Another one would end their thread."""
+def answer_of(code, *, is_hosted, topic="__consumer_offsets"):
+    """The code for a marker that could not be written for this reason."""
     answers = []
-    topics = [WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=[0])]
+    topics = [WritableTxnMarkerTopic(name=topic, partition_indexes=[0])]
     marker = WritableTxnMarker(
         producer_id=7, producer_epoch=0, topics=topics, transaction_result=True, coordinator_epoch=1
     )
@@ -97,7 +94,26 @@ def test_a_group_coordinator_that_is_not_there_yet_is_an_error_that_kafkas_coord
         allows=lambda *_: True,
         respond=answers.append,
         sliced=list,
-        broker=SimpleNamespace(transactions=SimpleNamespace(markers=markers)),
+        broker=SimpleNamespace(
+            transactions=SimpleNamespace(markers=markers),
+            partitions={TopicPartition(topic, 0): object()} if is_hosted else {},
+        ),
     )
     API.handle(context, request)
-    assert answers[0].markers[0].topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return answers[0].markers[0].topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR],
+)
+def test_a_group_coordinator_that_is_not_there_yet_is_an_error_that_kafkas_coordinators_know(code):
+    """Another one would end their thread."""
+    assert answer_of(code, is_hosted=True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_partition_of_another_broker_is_unknown():
+    """Kafka asks whether the replica is here, before it asks who leads; coordinators ask again upon both."""
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer_of(code, is_hosted=False, topic="t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer_of(code, is_hosted=True, topic="t") == code

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.requests.authorizer import Operation
 from stratalog.broker.requests.quotas import Quotas
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import load_config
@@ -12,6 +13,7 @@ from stratalog.client.link import BrokerUnavailable
 from stratalog.metadata.image.quotas_image import QuotasImage, entity_of, record_of
 from stratalog.wire.batch import iter_headers
 from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from stratalog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from stratalog.wire.messages.api_versions import ApiVersionsRequest
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -20,6 +22,7 @@ from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from stratalog.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 
 _MUTED = 8
 
@@ -175,6 +178,23 @@ def test_the_time_of_requests_is_limited_too(broker):
     answer = link.call(MetadataRequest(topics=[]), 12)
     assert 0 < answer.throttle_time_ms <= 1000
     assert connection_of(broker).stalled & _MUTED
+
+
+@pytest.mark.parametrize("may_act", [True, False])
+@pytest.mark.parametrize(
+    "request_", [AddPartitionsToTxnRequest(transactions=[]), WriteTxnMarkersRequest(markers=[])], ids=["add", "markers"]
+)
+def test_requests_of_other_nodes_are_not_limited(broker, request_, may_act):
+    """As in Kafka, as far as who asks may act as a node; the same client's own requests are."""
+    limit(broker, "request_percentage", 0.000001)
+    link = broker.link(client_id="limited")
+    if not may_act:
+        allowed = 1 << Operation.DESCRIBE
+        broker.node.dispatcher.authorizer = SimpleNamespace(permitted=lambda *_: allowed, version=1)
+    link.call(request_, 4 if isinstance(request_, AddPartitionsToTxnRequest) else 1)
+    assert bool(connection_of(broker).stalled & _MUTED) is not may_act
+    heard(broker)
+    assert link.call(MetadataRequest(topics=[]), 12).throttle_time_ms > 0
 
 
 def creation(name, partitions):
