@@ -14,6 +14,7 @@ from stratalog.cli.command import broker_options, command
 from stratalog.cli.output import ExitCode, NotFoundError, json_option, json_text, note, reports_errors
 from stratalog.cli.values import FORMAT_HELP, RecordText, parse_time_ms, record_format, record_json
 from stratalog.client.client import Client
+from stratalog.client.reach import away_sentences, reached_partitions
 from stratalog.client.records import fetch, visible_records
 from stratalog.wire.batch import Record
 from stratalog.wire.errors import Invalid
@@ -71,11 +72,19 @@ def consume(
     bootstrap: str,
     timeout_seconds: float,
 ) -> None:
-    """Print the records of TOPIC: local, archived and new ones alike, each partition in order."""
+    """Print the records of TOPIC: local, archived and new ones alike, each partition in order.
+
+    With --exit, partitions whose broker does not answer are left out and named; the exit code is 4 then.
+    """
     show = _as_json if as_json else record_format(record_text, null.encode())
     with Client(bootstrap, timeout_seconds) as client:
         known = [part.partition for part in client.topic(topic).partitions]
         chosen = [TopicPartition(topic, number) for number in partitions or known]
+        away: dict[TopicPartition, str] = {}
+        if to is not None or exits:
+            chosen, away = reached_partitions(client, chosen)
+            for sentence in away_sentences(away):
+                note(f"Not read: {sentence}")
         reader = _Reader(client, read_committed=isolation == "read_committed", idle_seconds=wait_seconds)
         reader.positions = reader.find(chosen, offset)
         if to is not None or exits:
@@ -90,6 +99,8 @@ def consume(
     if reader.gave_up:
         note(f"Error: no record of {topic} within {wait_seconds:g} s; {taken} were read")
         raise SystemExit(int(ExitCode.TIMEOUT))
+    if away:
+        raise SystemExit(int(ExitCode.UNHEALTHY))
 
 
 def _as_json(topic_partition: TopicPartition, record: Record) -> bytes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import click
 
 from stratalog.cli.command import ExampleGroup, broker_options
-from stratalog.cli.output import NotFoundError, json_option, note, reports_errors, write_json, write_rows
+from stratalog.cli.output import ExitCode, NotFoundError, json_option, note, reports_errors, write_json, write_rows
 from stratalog.cli.values import parse_time_ms
 from stratalog.client.client import Client, ListedOffset
 from stratalog.client.coordinators import coordinators_away
@@ -23,6 +24,7 @@ from stratalog.client.groups import (
     describe_group,
     list_groups,
 )
+from stratalog.client.reach import Away, away_sentences, or_away, reached_partitions
 from stratalog.metadata.image.topic_names import CONSUMER_OFFSETS_TOPIC
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
 from stratalog.wire.topic import TopicPartition
@@ -77,33 +79,44 @@ def list_all(
 @broker_options
 @reports_errors
 def describe(*, names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
-    """Show state, members, committed offsets and lag of groups."""
+    """Show state, members, committed offsets and lag of groups.
+
+    A group whose coordinator does not answer is left out and named, and so is the log end of a partition whose leader does
+    not; the exit code is 4 then.
+    """
+    complete = True
     with Client(bootstrap, timeout_seconds) as client:
         for name in names:
-            found = describe_group(client, name)
-            committed = committed_offsets(client, name)
+            try:
+                found = or_away(f"group {name}", partial(describe_group, client, name))
+                committed = or_away(f"group {name}", partial(committed_offsets, client, name))
+            except Away as error:
+                note(f"Not described: {error}.")
+                complete = False
+                continue
             read = {one for member in found.members for one in member.partitions}
             partitions = sorted(read.union(committed))
-            rows = _partition_rows(found, partitions, committed, _ends(client, partitions))
+            reached, away = reached_partitions(client, _existing(client, partitions))
+            ends = client.list_offsets(dict.fromkeys(reached, _LATEST))
+            rows = _partition_rows(found, partitions, committed, ends)
             if as_json:
                 write_json(_description(found, rows))
             else:
                 _write_description(found, rows)
+            for sentence in away_sentences(away):
+                note(f"Without log end: {sentence}")
+            complete = complete and not away
+    if not complete:
+        raise SystemExit(int(ExitCode.UNHEALTHY))
 
 
-def _ends(client: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
-    """The log end of each partition that still exists."""
+def _existing(client: Client, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Those that have not been deleted."""
     existing: list[TopicPartition] = []
-    for name in {one.topic for one in partitions}:
-        try:
-            (topic,) = client.refresh([name])
-        except KafkaError as error:
-            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            continue
-        led = {part.partition for part in topic.partitions if part.leader in client.brokers}
-        existing += [one for one in partitions if one.topic == name and one.partition in led]
-    return client.list_offsets(dict.fromkeys(existing, _LATEST))
+    for name in dict.fromkeys(one.topic for one in partitions):
+        for topic in client.refresh([name], skip_missing=True):
+            existing += [one for one in partitions if one.topic == name and topic.partition(one.partition) is not None]
+    return existing
 
 
 def _partition_rows(
@@ -213,7 +226,10 @@ def reset_offsets(
     bootstrap: str,
     timeout_seconds: float,
 ) -> None:
-    """Show where the offsets of GROUP would be set to, or set them. The group must have no members then."""
+    """Show where the offsets of GROUP would be set to, or set them. The group must have no members then.
+
+    Partitions whose broker does not answer keep their offsets and are named; the exit code is 4 then.
+    """
     if bool(topics) == all_topics:
         raise click.UsageError("Give --topic, or --all-topics.")
     target = _target(earliest=to_earliest, latest=to_latest, offset=to_offset, datetime=to_datetime, shift_by=shift_by)
@@ -221,10 +237,17 @@ def reset_offsets(
         _check_no_members(client, name)
         committed = committed_offsets(client, name)
         partitions = list(committed) if all_topics else _partitions(client, topics)
-        plan = plan_reset(client, partitions, committed, target)
+        reached, away = reached_partitions(client, partitions)
+        plan = plan_reset(client, reached, committed, target)
         if execute and plan:
             commit_offsets(client, name, {one.topic_partition: one.after for one in plan})
     _write_plan(name, plan, executed=execute, as_json=as_json)
+    if not partitions:
+        note(f"Group {name} has committed nothing.")
+    for sentence in away_sentences(away):
+        note(f"Not set: {sentence}")
+    if away:
+        raise SystemExit(int(ExitCode.UNHEALTHY))
 
 
 def _target(*, earliest: bool, latest: bool, offset: int | None, datetime: str | None, shift_by: int | None) -> Target:
@@ -290,11 +313,9 @@ def _write_plan(name: str, plan: Sequence[Reset], *, executed: bool, as_json: bo
     for one in plan:
         if one.limited:
             note(f"{one.topic_partition}: there is nothing beyond {one.after}.")
-    if not plan:
-        note(f"Group {name} has committed nothing.")
-    elif executed:
+    if plan and executed:
         note(f"Set {len(plan)} offsets of group {name}.")
-    else:
+    elif plan:
         note("Nothing was changed: add --execute to set them.")
 
 

@@ -21,6 +21,7 @@ from stratalog.client.admin import (
     describe_topic_configs,
 )
 from stratalog.client.client import Client, ListedOffset, Topic
+from stratalog.client.reach import away_sentences, reached_partitions
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, uuid_text
 
@@ -165,8 +166,9 @@ def describe(*, names: tuple[str, ...], which: str, as_json: bool, bootstrap: st
             for part in one.partitions
             if part.leader in client.brokers
         ]
-        starts = client.list_offsets(dict.fromkeys(led, EARLIEST))
-        ends = client.list_offsets(dict.fromkeys(led, LATEST))
+        reached, away = reached_partitions(client, led)
+        starts = client.list_offsets(dict.fromkeys(reached, EARLIEST))
+        ends = client.list_offsets(dict.fromkeys(reached, LATEST))
     for one in topics:
         shown = [config for config in configs[one.name] if which == "all" or config.source != ConfigSource.DEFAULT]
         rows = _partition_rows(one, starts, ends)
@@ -174,6 +176,8 @@ def describe(*, names: tuple[str, ...], which: str, as_json: bool, bootstrap: st
             write_json(_description(one, shown, rows))
         else:
             _write_description(one, shown, rows)
+    for sentence in away_sentences(away):
+        note(f"Without offsets: {sentence}")
 
 
 def _partition_rows(

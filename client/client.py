@@ -26,6 +26,7 @@ __all__ = [
     "EARLIEST_OFFSET",
     "LATEST_OFFSET",
     "LEADERSHIP_MOVES",
+    "REACH_SECONDS",
     "BrokerAway",
     "BrokerLink",
     "BrokerTimeout",
@@ -51,6 +52,8 @@ LEADERSHIP_MOVES: Final = frozenset(
     }
 )
 """A broker that answers with one of these has done nothing; soon it or another one will lead."""
+REACH_SECONDS: Final = 3.0
+"""A broker has so long to take a connection and to say what it serves, or counts as away where a command goes on without."""
 RETRY_PAUSE_SECONDS: Final = 0.1
 LATEST_OFFSET: Final = -1
 EARLIEST_OFFSET: Final = -2
@@ -159,6 +162,21 @@ class Client:
                 host, port, timeout_seconds=self.timeout_seconds, client_id=self.client_id
             )
         return self._links[address]
+
+    def reach(self, node_id: int) -> None:
+        """Have a connection to a broker that has answered over it. Raises `BrokerAway` after `REACH_SECONDS` at most."""
+        host, port = address = self.brokers[node_id]
+        if address in self._links:
+            return
+        seconds = min(REACH_SECONDS, self.timeout_seconds)
+        link = BrokerLink(host, port, timeout_seconds=seconds, client_id=self.client_id)
+        try:
+            link.api_ranges()
+        except BrokerAway:
+            link.close()
+            raise
+        link.wait_for(self.timeout_seconds)
+        self._links[address] = link
 
     def call(self, request: Message, node_id: int | None = None) -> Any:
         """Send one request to a broker, or to any, and return its answer; see `BrokerLink.call`."""

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from stratalog.client.client import Client
-from stratalog.client.link import check
+from stratalog.client.client import REACH_SECONDS, Client
+from stratalog.client.link import BrokerUnavailable, check
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 
@@ -40,6 +40,8 @@ COORDINATOR_MOVES: Final = frozenset(
 
 _KEYS_SINCE: Final = 4
 _RETRY_PAUSE_SECONDS: Final = 0.1
+_TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
+"""The topics that coordinators keep their state in."""
 
 
 def find_coordinator(client: Client, key: str, key_type: int = GROUP) -> int:
@@ -71,8 +73,30 @@ def while_coordinators_move(client: Client, attempt: Callable[[], R]) -> R:
 
 
 def at_coordinator(client: Client, key: str, attempt: Callable[[int], R], key_type: int = GROUP) -> R:
-    """The result of ``attempt`` for the node that coordinates ``key``, while that moves as above."""
-    return while_coordinators_move(client, lambda: attempt(find_coordinator(client, key, key_type)))
+    """The result of ``attempt`` for the node that coordinates ``key``, while that moves as above.
+
+    Raises `BrokerAway` after `REACH_SECONDS` if that node does not answer, or if there is none because brokers are away:
+    nobody takes their place.
+    """
+    begun = client.monotonic()
+
+    def found() -> int:
+        try:
+            node_id = find_coordinator(client, key, key_type)
+        except KafkaError as error:
+            is_late = client.monotonic() >= begun + REACH_SECONDS
+            if error.code is not ErrorCode.COORDINATOR_NOT_AVAILABLE or not is_late:
+                raise
+            if coordinators_away(client, _TOPICS[key_type]):
+                topic = _TOPICS[key_type]
+                raise BrokerUnavailable(
+                    f"the coordinator is away: the partition of {topic} that it keeps this in has no leader"
+                ) from error
+            raise
+        client.reach(node_id)
+        return node_id
+
+    return while_coordinators_move(client, lambda: attempt(found()))
 
 
 def coordinators_away(client: Client, topic: str) -> int:

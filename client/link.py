@@ -76,6 +76,10 @@ class BrokerLink:
         """Close the connection; answers still due are lost."""
         self._socket.close()
 
+    def wait_for(self, timeout_seconds: float) -> None:
+        """From now on an answer has so long to come."""
+        self._socket.settimeout(timeout_seconds)
+
     def fileno(self) -> int:
         """Its file descriptor, by which a selector tells that an answer has come."""
         return self._socket.fileno()
