@@ -14,7 +14,7 @@ from stratalog.client.coordinators import COORDINATOR_MOVES
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["Away", "Reached", "away_sentences", "or_away", "reached_partitions"]
+__all__ = ["NAMED_MAX", "Away", "Reached", "away_sentences", "or_away", "reached_partitions"]
 
 R = TypeVar("R")
 

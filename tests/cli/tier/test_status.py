@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from stratalog.cli.command import HTTP_DEFAULT
 from stratalog.cli.main import cli
+from stratalog.client.reach import Reached
 from stratalog.metadata.settings.configs import definitions
+from stratalog.wire.topic import TopicPartition
 
 
 def test_the_default_http_address_is_the_brokers_own() -> None:
@@ -75,7 +79,9 @@ def test_status_without_http_leaves_bytes_out(stratalog, topic) -> None:
 def test_the_broker_says_where_it_listens_for_http(stratalog, topic, live_broker, monkeypatch) -> None:
     """Without --http its settings name the address, also where it is not the default one."""
     asked = []
-    monkeypatch.setattr("stratalog.cli.tier.status._sizes", lambda address, *_: asked.append(address) or {})
+    monkeypatch.setattr(
+        "stratalog.cli.tier.status._sizes", lambda address, *_: asked.append(address) or ({}, " is asked")
+    )
     monkeypatch.setattr(
         "stratalog.cli.tier.status.describe_broker_configs",
         lambda _client, _node, names: {names[0]: "0.0.0.0:1234"},
@@ -103,3 +109,65 @@ def test_status_without_a_name_is_of_archived_topics(stratalog, topic) -> None:
 def test_wrong_status_arguments_have_their_codes(stratalog, topic, arguments, code) -> None:
     """Missing topics and wrong usage end with their own exit codes."""
     stratalog("tier", *(text.format(topic=topic) for text in arguments), code=code)
+
+
+PARTITIONS = [TopicPartition("t", number) for number in range(4)]
+
+
+class FourPartitions:
+    """A client of brokers 1 and 2, of which the first leads t-0 and t-2, and the second t-1; t-3 is led by nobody."""
+
+    def __init__(self, *_arguments) -> None:
+        self.brokers = {1: ("host-1", 9092), 2: ("host-2", 9092)}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error) -> None:
+        pass
+
+    def refresh(self, names):
+        assert names == ("t",)
+        return [SimpleNamespace(name="t", partitions=[SimpleNamespace(partition=number) for number in range(4)])]
+
+    def by_leader(self, partitions):
+        assert partitions == PARTITIONS[:3]
+        return {1: [PARTITIONS[0], PARTITIONS[2]], 2: [PARTITIONS[1]]}
+
+    def list_offsets(self, asked):
+        return {one: SimpleNamespace(offset=one.partition) for one in asked}
+
+
+@pytest.fixture
+def two_brokers(monkeypatch):
+    """The command in a cluster of two brokers that answer, and one that is away; each knows the sizes of what it leads."""
+    sizes = {
+        "host-1": {one: {"local_bytes": 10 + one.partition, "state": "archived"} for one in PARTITIONS[::2]},
+        "host-2": {PARTITIONS[1]: {"local_bytes": 11, "state": "archived"}},
+    }
+    room = "stratalog.cli.tier.status"
+    monkeypatch.setattr(f"{room}.Client", FourPartitions)
+    monkeypatch.setattr(f"{room}.reached_partitions", lambda *_: Reached(PARTITIONS[:3], {PARTITIONS[3]: "no leader"}))
+    monkeypatch.setattr(f"{room}.describe_broker_configs", lambda _client, node, names: {names[0]: f":808{node}"})
+    monkeypatch.setattr(f"{room}._sizes", lambda address, *_: (sizes[address[0]], " does not lead it"))
+    return sizes
+
+
+def test_each_broker_is_asked_for_what_it_leads(two_brokers) -> None:
+    """What a broker that is away leads has a row without figures, and the exit code is that of ``stratalog cluster``."""
+    found = CliRunner().invoke(cli, ["tier", "status", "t", "--json"])
+    rows = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [(row["partition"], row["log_end"], row["local_bytes"]) for row in rows] == [
+        (0, 0, 10),
+        (1, 1, 11),
+        (2, 2, 12),
+        (3, None, None),
+    ]
+    assert (found.exit_code, found.stderr) == (4, "Not shown: t-3: no leader.\n")
+
+
+def test_partitions_that_an_http_address_does_not_know_are_named(two_brokers) -> None:
+    """An address of another machine may be that of another broker here."""
+    del two_brokers["host-1"][PARTITIONS[2]]
+    found = CliRunner().invoke(cli, ["tier", "status", "t"])
+    assert found.stderr.splitlines()[0] == "No sizes of t-2: http host-1:8081 does not lead it. Give --http HOST:PORT."
