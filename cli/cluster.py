@@ -12,8 +12,9 @@ from stratalog.cli.command import broker_options, command
 from stratalog.cli.output import ExitCode, json_option, note, reports_errors, write_json, write_rows
 from stratalog.client.client import BrokerTimeout, Client, Topic
 from stratalog.client.cluster import Cluster, FeatureLevels, describe_cluster, describe_features
+from stratalog.client.commands import NO_CONTROLLER_CODES
 from stratalog.client.quorum import Quorum, QuorumAdmin
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import KafkaError
 
 __all__ = ["cluster"]
 
@@ -22,15 +23,6 @@ SILENT_FROM_MS: Final = 10_000
 NAMED_MAX: Final = 20
 """Partitions without a leader that are named; the others are counted."""
 WITHOUT_LEADER: Final = Quorum(leader_id=-1, leader_epoch=-1, high_watermark=-1, voters=(), observers=(), endpoints={})
-_NO_CONTROLLER: Final = frozenset(
-    {
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-    }
-)
-"""The answers of a broker that found no active controller to ask."""
 METADATA_VERSION: Final = "metadata.version"
 COLUMNS: Final = {
     "node": "NODE",
@@ -83,7 +75,7 @@ def _quorum(client: Client) -> Quorum:
     except BrokerTimeout:
         return WITHOUT_LEADER
     except KafkaError as error:
-        if error.code not in _NO_CONTROLLER:
+        if error.code not in NO_CONTROLLER_CODES:
             raise
         return WITHOUT_LEADER
 

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from stratalog.client.client import Client
+from stratalog.client.commands import command
 from stratalog.client.link import check, code_words
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from stratalog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -95,7 +96,7 @@ def create_topic(
         timeout_ms=TIMEOUT_MS,
         validate_only=validate_only,
     )
-    answer = client.call(request).topics[0]
+    answer = command(client, request).topics[0]
     _check(name, answer.error_code, answer.error_message)
     return CreatedTopic(answer.name, answer.topic_id or ZERO_UUID, answer.num_partitions, answer.replication_factor)
 
@@ -107,7 +108,7 @@ def add_partitions(client: Client, name: str, total: int, *, validate_only: bool
         timeout_ms=TIMEOUT_MS,
         validate_only=validate_only,
     )
-    for answer in client.call(request).results:
+    for answer in command(client, request).results:
         _check(name, answer.error_code, answer.error_message)
 
 
@@ -119,7 +120,7 @@ def delete_topics(client: Client, names: Sequence[str]) -> None:
         request = DeleteTopicsRequest(topics=states, timeout_ms=TIMEOUT_MS)
     else:
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS)
-    for answer in client.call(request).responses:
+    for answer in command(client, request).responses:
         _check(answer.name or "", answer.error_code, answer.error_message)
 
 
@@ -166,7 +167,7 @@ def alter_topic_configs(
         resources=[AlterConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configs=changes)],
         validate_only=validate_only,
     )
-    for answer in client.call(request).responses:
+    for answer in command(client, request).responses:
         _check(name, answer.error_code, answer.error_message)
 
 

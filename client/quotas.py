@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stratalog.client.client import Client
+from stratalog.client.commands import command
 from stratalog.client.link import check
 from stratalog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from stratalog.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest, MatchType
@@ -41,5 +42,5 @@ def alter_quotas(
     operations = [OpData(key=key, value=value or 0.0, remove=value is None) for key, value in changes.items()]
     parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
     request = AlterClientQuotasRequest(entries=[EntryData(entity=parts, ops=operations)], validate_only=validate_only)
-    for entry in client.call(request).entries:
+    for entry in command(client, request).entries:
         check(entry.error_code, entry.error_message)
