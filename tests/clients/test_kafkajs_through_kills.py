@@ -60,20 +60,21 @@ def test_acknowledged_records_of_kafkajs_are_read_and_its_topics_are_created(mix
     create = program("createTopic", TOPIC)
     create.communicate(timeout=120)
     assert create.returncode == 0
-    writer = program("writeUntilToldToStop", TOPIC)
-    lines = [writer.stdout.readline() for _ in range(100)]
-    for name, victim in (("controller", active(mixed)), ("idle", 12)):
-        mixed.kill(victim)
-        begun = time.monotonic()
-        create = program("createTopic", name)
-        create.communicate(timeout=120)
-        assert create.returncode == 0
-        print(f"{name} killed: a topic was created after {time.monotonic() - begun:.2f} s")
-        lines += [writer.stdout.readline() for _ in range(100)]
-        mixed.start(victim)
-    out, _ = writer.communicate(timeout=120)
-    assert writer.returncode == 0
-    acknowledged = [json.loads(line) for line in [*lines, *out.splitlines()]]
+    with program("writeUntilToldToStop", TOPIC) as writer:
+        lines = [writer.stdout.readline() for _ in range(100)]
+        for name, victim in (("controller", active(mixed)), ("idle", 12)):
+            mixed.kill(victim)
+            begun = time.monotonic()
+            create = program("createTopic", name)
+            create.communicate(timeout=120)
+            assert create.returncode == 0
+            print(f"{name} killed: a topic was created after {time.monotonic() - begun:.2f} s")
+            lines += [writer.stdout.readline() for _ in range(100)]
+            mixed.start(victim)
+        writer.stdin.close()
+        lines += writer.stdout.readlines()  # `communicate` would not see what the reader has buffered
+        assert writer.wait(120) == 0
+    acknowledged = [json.loads(line) for line in lines]
     read = {(0, row[0]): row[2].decode() for row in Clients.read(mixed.nodes[11].address, TOPIC)}
     assert {(one["partition"], one["offset"]): one["value"] for one in acknowledged}.items() <= read.items()
     assert len(acknowledged) >= 300

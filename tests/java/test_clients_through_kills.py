@@ -110,5 +110,6 @@ def test_acknowledged_records_are_read_and_topics_are_created(tools, clients, cl
     acknowledged = of_java(java) + steady.acknowledged
     assert {(partition, offset): value for partition, offset, value in acknowledged}.items() <= read.items()
     assert len(set(read.values())) == len(read)  # nothing twice
-    listed = tools.run("TopicCommand", "--bootstrap-server", mixed.nodes[11].address, "--list").ok().split()
+    at = ("--bootstrap-server", mixed.nodes[11].address)
+    listed = tools.run("TopicCommand", *at, "--list", "--exclude-internal").ok().split()
     assert set(listed) == {TOPIC, "controller", "idle"}

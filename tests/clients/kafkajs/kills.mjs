@@ -18,8 +18,17 @@ export async function writeUntilToldToStop(address, topic) {
 export async function createTopic(address, topic) {
   const admin = newClient(address, { retries: 60, maxRetryTime: 5000 }).admin();
   await admin.connect();
-  const replicaAssignment = [{ partition: 0, replicas: [11] }];
-  await admin.createTopics({ topics: [{ topic, replicaAssignment }], timeout: 30_000 });
+  const topics = [{ topic, replicaAssignment: [{ partition: 0, replicas: [11] }] }];
+  // It asks the broker that Metadata names as controller, and asks no other one if that has just died: until it is fenced,
+  // it may be named, as by Kafka.
+  const end = Date.now() + 30_000;
+  for (let isMade = false; !isMade; await sleep(100)) {
+    try {
+      isMade = await admin.createTopics({ topics, timeout: 30_000 });
+    } catch (error) {
+      if (error.name !== "KafkaJSConnectionError" || Date.now() > end) throw error;
+    }
+  }
   await admin.disconnect();
 }
 
