@@ -6,6 +6,7 @@ formatted directory, too.
 
 from __future__ import annotations
 
+import random
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,9 @@ __all__ = ["child_environment", "choose_ports", "find_nodes", "has_cluster", "ma
 
 _OF_ONE_NODE: Final = ("broker.id", "log.dir", "metadata.log.dir")
 _PROPERTIES: Final = re.compile(r"node-([1-9][0-9]*)\.properties")
+_PORTS: Final = range(20_000, 32_000)
+"""Below those that Linux gives to connections: a node that is started again finds its ports free."""
+_PORTS_TRIED: Final = 20
 
 
 def make_cluster(layout: ClusterLayout, *, now_ms: int) -> None:
@@ -58,7 +62,8 @@ def has_cluster(directory: str) -> bool:
 def choose_ports(wanted: Sequence[int]) -> list[int]:
     """A port on `HOST` for each number wanted: that one where nothing listens there, else any; 0 wants any.
 
-    They differ from each other. Another process may take one before it is used.
+    They differ from each other. Another process may listen on one before it is used; as a connection's own port none is
+    given out, unless all ports that were tried below those are taken.
     """
     with ExitStack() as held:
 
@@ -72,8 +77,12 @@ def choose_ports(wanted: Sequence[int]) -> list[int]:
             probe.listen()  # with SO_REUSEADDR, two sockets that only are bound could share the port
             return int(probe.getsockname()[1])
 
+        def any_port() -> int:
+            found = filter(None, map(bound, random.sample(_PORTS, _PORTS_TRIED)))
+            return next(found, None) or bound(0) or 0
+
         first = [bound(port) if port else None for port in wanted]
-        return [port or bound(0) or 0 for port in first]
+        return [port or any_port() for port in first]
 
 
 def child_environment(environment: Mapping[str, str], settings: Iterable[str]) -> dict[str, str]:

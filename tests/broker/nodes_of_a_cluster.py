@@ -70,10 +70,16 @@ class RunningNodes:
         return self.members[node_id]
 
     def start(self, *node_ids):
-        """Start these, controllers first: a broker waits for its registration."""
+        """Start these, controllers first: a broker waits for its registration. If one cannot start, all stop."""
         wanted = node_ids or tuple(self.members)
-        for node_id in sorted(wanted, key=lambda one: "controller" not in self.members[one].settings["process.roles"]):
-            self.members[node_id].start()
+        try:
+            for node_id in sorted(
+                wanted, key=lambda one: "controller" not in self.members[one].settings["process.roles"]
+            ):
+                self.members[node_id].start()
+        except BaseException:  # the thread of a node that runs on keeps the process from ending
+            self.stop()
+            raise
         return self
 
     def stop(self):

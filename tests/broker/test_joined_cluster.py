@@ -81,7 +81,8 @@ def test_any_broker_takes_commands_and_a_stop_moves_the_office(nodes, caplog):
     for number, member in enumerate(rest):
         create_topic(member.client(), f"later{number}", partition_count=2)
     first.start()
-    first.wait_until(lambda: names(first) == {"t1", "t2", "t3", "later0", "later1"})
+    for member in nodes.members.values():
+        member.wait_until(lambda member=member: names(member) == {"t1", "t2", "t3", "later0", "later1"})
     ids = {one.node.image.topics.by_name["later1"].topic_id for one in nodes.members.values()}
     assert len(ids) == 1
 

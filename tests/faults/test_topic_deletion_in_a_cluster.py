@@ -36,6 +36,8 @@ def nodes(tmp_path):
 def archived_topic(nodes):
     """A topic of one partition with an archive; the broker that leads it, and the other one."""
     nodes[1].create("t", 1, remote_storage_enable="true", internal_segment_bytes="2000", local_retention_bytes="0")
+    for one in (nodes[1], nodes[2]):
+        one.wait_until(lambda one=one: "t" in one.node.image.topics.by_name)
     state = nodes[1].node.image.topics.by_name["t"].partitions[0]
     leader, other = nodes[state.leader], nodes[3 - state.leader]
     for _ in range(20):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.broker.local_cluster import directories
 from stratalog.broker.local_cluster.directories import child_environment, choose_ports, find_nodes, make_cluster
 from stratalog.broker.local_cluster.node_files import NodePorts, cluster_layout
 from stratalog.broker.settings.config import load_config
@@ -68,6 +69,23 @@ def test_ports_are_those_wanted_where_they_are_free():
         assert len(set(found)) == 5
         for each in found:
             socket.create_server(("127.0.0.1", each)).close()
+
+
+def test_any_port_is_none_that_connections_get():
+    """Linux gives those from 32768 on to connections: a port there may be taken when a node is started again."""
+    found = choose_ports([0] * 12)
+    assert len(set(found)) == 12
+    assert max(found) < 32_768
+
+
+def test_a_range_without_a_free_port_leaves_any_other(monkeypatch):
+    """The kernel's choice."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(directories, "_PORTS", range(port, port + 1))
+        monkeypatch.setattr(directories, "_PORTS_TRIED", 1)
+        (found,) = choose_ports([0])
+    assert found not in (0, port)
 
 
 def test_variables_that_would_make_nodes_alike_are_hidden_from_them():
