@@ -21,7 +21,7 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.metadata.image.snapshot import SnapshotId
 from stratalog.metadata.quorum.checkpoint import KRAFT_VERSION_MAX, QuorumRecords
-from stratalog.metadata.quorum.quorum_state import FILE_NAME, QuorumState
+from stratalog.metadata.quorum.quorum_state import FILE_NAME, QuorumState, parse_quorum_state
 from stratalog.metadata.raft.core import Identity
 from stratalog.metadata.raft.log_view import LogView
 from stratalog.metadata.raft.timeouts import RaftTimeouts
@@ -112,10 +112,10 @@ def open_quorum(
     except Corrupt as error:
         if not place.roles.has_peers:
             raise
-        raise Corrupt(f"{error}. {_way_back(place)}") from error
+        raise Corrupt(f"{error}. {_way_back(place, files)}") from error
 
 
-def _way_back(place: QuorumPlace) -> str:
+def _way_back(place: QuorumPlace, files: Filesystem) -> str:
     """The way of a node with damaged metadata back into a cluster whose other nodes have the same log."""
     where = place.home.files.partition_path(METADATA_PARTITION)
     if not place.roles.is_controller:
@@ -123,16 +123,26 @@ def _way_back(place: QuorumPlace) -> str:
             f"This node is a broker and has no vote: move {where} out of the way, and start it again; it fetches the log "
             "from the controllers, and topics stay as they are"
         )
-    if place.roles.quorum.voters:
+    if _is_static(place, files, where):
         return (
-            "This node is a static voter, and a copy that is older than its last vote could vote twice. While the other "
-            f"voters have a leader: move {where} out of the way, and start it again; it fetches the log from the leader"
+            "This node is a static voter, and one that has forgotten its last vote could vote twice. While the other voters "
+            f"have a leader, and no other one lacks its log: move {where} out of the way, and start it again; it fetches the "
+            "log from the leader"
         )
     return (
         "Other voters have the log, too, and a copy that is older than this voter's last vote could vote twice. Rather remove "
         "this voter (stratalog quorum remove-controller), format its emptied directory with --no-initial-controllers, start "
         "it, and add it again (stratalog quorum add-controller)"
     )
+
+
+def _is_static(place: QuorumPlace, files: Filesystem, directory: str) -> bool:
+    """Whether voters are known by their ids alone: the settings name them, and no later change has overtaken the settings."""
+    try:
+        path = f"{directory}/{FILE_NAME}"
+        return parse_quorum_state(files.read_bytes(path), path).data_version == 0
+    except (Corrupt, OSError):
+        return bool(place.roles.quorum.voters)
 
 
 def _open(

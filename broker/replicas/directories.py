@@ -352,7 +352,8 @@ def _check_formatted(loaded: Iterable[LogDirectory]) -> None:
         if one.owner is None or one.owner.directory_id is None:
             raise Invalid(
                 f"{one.path} is not formatted, and the settings name other nodes: run `stratalog format` with this "
-                "node's file and the id of the cluster first"
+                "node's file and the id of the cluster first. If this node had data there before, its disk is not mounted, or "
+                "was lost: a voter without its disk is no new one (docs/cluster.md)"
             )
 
 

@@ -4,10 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.quorum.opening import QuorumPlace, _check_only_voter, quorum_timeouts, static_voters
+from stratalog.broker.quorum.opening import QuorumPlace, _check_only_voter, _way_back, quorum_timeouts, static_voters
 from stratalog.broker.settings.config import load_config
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.formatting.initial_voters import InitialVoter, quorum_of
 from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM
+from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.metadata.raft.voter_set import Endpoint
 from stratalog.wire.errors import Invalid
 
@@ -70,3 +72,27 @@ def test_times_are_those_of_the_settings():
         13,
         14,
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "state", "said"),
+    [
+        ("controller.quorum.voters=2@b:9093,1@a:9093", None, "static voter"),
+        (
+            "controller.quorum.voters=2@b:9093,1@a:9093",
+            QuorumState(leader_epoch=1, data_version=1),
+            "remove-controller",
+        ),
+        ("controller.quorum.bootstrap.servers=b:9093,a:9093", None, "remove-controller"),
+        ("controller.quorum.bootstrap.servers=b:9093,a:9093", QuorumState(leader_epoch=1), "static voter"),
+    ],
+)
+def test_the_way_back_from_damage_is_that_of_the_kind_of_voter(tmp_path, settings, state, said):
+    """The settings say which it is until the quorum was changed: then its own file does."""
+    if state is not None:
+        (tmp_path / "quorum-state").write_bytes(state.to_bytes())
+    home = SimpleNamespace(files=SimpleNamespace(partition_path=lambda _partition: str(tmp_path)))
+    roles = load_config(assignments=["node.id=1", "log.dirs=/d", *BOTH, settings]).roles
+    sentence = _way_back(QuorumPlace(home=home, roles=roles, cluster_id="c", endpoints=()), RealFilesystem())
+    assert said in sentence
+    assert ("static voter" in sentence) is (said == "static voter")
