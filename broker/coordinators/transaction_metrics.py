@@ -65,6 +65,6 @@ def add_transaction_figures(metrics: Metrics, transactions: TransactionCoordinat
     )
     metrics.add_gauge(
         "stratalog_transactions_oldest_open_seconds",
-        "Age of the oldest transaction that is open or whose markers are not all written; 0 without one.",
+        "Age of the oldest transaction that this broker coordinates and that is open or lacks markers; 0 without one.",
         count.oldest_seconds,
     )
