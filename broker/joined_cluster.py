@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Final
 
 from stratalog.broker.control.control_plane import ControlPlane
@@ -20,6 +21,7 @@ from stratalog.broker.lifecycle.lifecycle_events import Phase
 from stratalog.broker.membership import Membership, MembershipServices
 from stratalog.broker.node_cluster import BrokerHalf, BrokerState
 from stratalog.broker.node_quorum import NodeQuorum
+from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.broker.quorum.publishing import Follow
 from stratalog.broker.replicas.hosted_partitions import Placements
 from stratalog.broker.requests.forwarding import Forwarding
@@ -117,8 +119,15 @@ class JoinedCluster:
         """
         if self._controller is not None:
             await self._controller.start(self._new_incarnation())
+            self._quorum.on_leader_change(partial(self._end_former_session, self._controller))
         self._quorum.start()
         await self.membership.caught_up()
+
+    def _end_former_session(self, controller: ControllerRole, _leader: LeaderAndEpoch, is_active: bool) -> None:
+        """The controller of this process knows that the broker's process of before is gone: its session is not waited for."""
+        mine = self._quorum.image.brokers.brokers.get(self._half.node_id)
+        if is_active and mine is not None and self.membership.lifecycle.broker_epoch < 0:
+            controller.sessions.connection_lost(mine.broker_id, mine.epoch, 0)
 
     async def enter(self, applied: Follow, all_open: Callable[[], Awaitable[None]]) -> None:
         """Follow the image from now on, and wait until the controller lets clients come."""

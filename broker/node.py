@@ -26,6 +26,7 @@ from stratalog.broker.fetches.fetch_sessions import FetchSessions
 from stratalog.broker.http.connections import http_limits
 from stratalog.broker.http.listener import HttpListener
 from stratalog.broker.http.topic_figures import TopicFigures
+from stratalog.broker.joinable import joinable
 from stratalog.broker.network.limits import server_limits
 from stratalog.broker.network.server import Server, told_listeners
 from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
@@ -95,7 +96,7 @@ class Node:
     ) -> None:
         if not config.roles.is_broker:
             raise ConfigRefused(["process.roles=controller is for a controller's process, and this is a broker's"])
-        self.config = self._given = config
+        self.config = self._given = config = joinable(config)
         self.node_id = config.node_id
         self.clock: Clock = SystemClock() if clock is None else clock
         self.metrics = Metrics()

@@ -89,6 +89,8 @@ class ClusterRoles:
     inter_broker_listener: str
     """The name of the listener by which brokers reach each other."""
     quorum: QuorumSettings
+    is_joinable: bool = False
+    """Other nodes may join, although the settings name none."""
 
     @property
     def is_broker(self) -> bool:
@@ -107,9 +109,9 @@ class ClusterRoles:
 
     @property
     def has_peers(self) -> bool:
-        """Whether the settings name another node: a role that is missing here, a voter, or a second server."""
+        """Whether there may be another node: a role that is missing here, a voter, a second server, one that joins."""
         others = set(self.quorum.voter_ids) - {self.node_id}
-        return not self.is_combined or bool(others) or len(set(self.quorum.bootstrap_servers)) > 1
+        return self.is_joinable or not self.is_combined or bool(others) or len(set(self.quorum.bootstrap_servers)) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ def test_a_broker_that_was_unregistered_registers_anew_and_leads_again(nodes):
     """Under a new epoch and a new incarnation; its records are there."""
     broker = nodes[1]
     broker.create("t")
+    broker.wait_until(lambda: "t" in broker.node.image.topics.by_name)
     broker.produce("t", b"kept")
     before = broker.node.image.brokers.brokers[1]
     leader_epoch = broker.partition("t").partition.leader_epoch
@@ -58,6 +59,7 @@ def test_the_controller_learns_in_which_of_several_directories_a_replica_lies(tm
         nodes.start()
         broker = nodes[1]
         create_topic(broker.client(), "t", partition_count=4)
+        broker.wait_until(lambda: "t" in broker.node.image.topics.by_name)
 
         def named():
             topic = broker.node.image.topics.by_name["t"]
@@ -68,5 +70,29 @@ def test_the_controller_learns_in_which_of_several_directories_a_replica_lies(tm
         for number, directory in named().items():
             assert ids[broker.partition("t", number).partition.directory.path] == directory
         assert broker.node.cluster.placements.waiting == 0
+    finally:
+        nodes.stop()
+
+
+def test_brokers_join_a_node_whose_settings_name_only_itself(tmp_path):
+    """It is formatted as the only voter and has a controller's listener, as Kafka's documentation begins.
+
+    Started again, its controller waits for no session of the broker of before, which was in this process's place.
+    """
+    nodes = RunningNodes(tmp_path, {1: "broker,controller", 2: "broker"}, **{"broker.session.timeout.ms": "60000"})
+    first = nodes[1]
+    try:
+        nodes.start()
+        first.wait_until(lambda: {one.is_fenced for one in first.node.image.brokers.brokers.values()} == {False})
+        assert set(first.node.image.brokers.brokers) == {1, 2}
+        create_topic(nodes[2].client(), "t", partition_count=2)
+        first.wait_until(lambda: "t" in first.node.image.topics.by_name)
+        states = first.node.image.topics.by_name["t"].partitions.values()
+        assert {state.leader for state in states} == {1, 2}
+        first.run(first.node.cluster.membership.close)  # it ends without a farewell
+        before = first.node.image.brokers.brokers[1].epoch
+        first.stop()
+        first.start(20)
+        assert first.node.image.brokers.brokers[1].epoch > before
     finally:
         nodes.stop()
