@@ -114,13 +114,13 @@ class InternalTopics:
         )
 
     def _replication_factor(self, name: str) -> int:
-        """The setting's value; its default, 3, gives way to a cluster of fewer brokers, and to what is kept at all."""
+        """The setting's value; its default, 3, gives way to a cluster of fewer brokers."""
         wanted = self._making.config().integer(name)
         if name in self._making.config().static:
             return wanted
         brokers = self._making.image().brokers.brokers.values()
         active = sum(not broker.is_fenced for broker in brokers)
-        return max(1, min(wanted, active, self._making.rules().replicas_max))
+        return max(1, min(wanted, active))
 
     def _configs(self, topic: str) -> Mapping[str, str]:
         config = self._making.config()
@@ -133,7 +133,7 @@ class InternalTopics:
             brokers = len(self._making.image().brokers.brokers)
             least = config.integer("transaction.state.log.min.isr")
             if "transaction.state.log.min.isr" not in config.static:
-                least = min(least, brokers, self._making.rules().replicas_max)
+                least = min(least, brokers)
             configs["min.insync.replicas"] = str(least)
             configs["unclean.leader.election.enable"] = "false"
         return configs

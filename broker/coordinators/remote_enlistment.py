@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from stratalog.broker.coordinators.broker_links import BrokerLinks
 from stratalog.broker.coordinators.enlistment_batches import (
     Answered,
     Asked,
@@ -23,6 +22,7 @@ from stratalog.broker.coordinators.enlistment_batches import (
     Send,
     Ticked,
 )
+from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerUnsupported
 from stratalog.broker.runtime.alarm import Alarm
 from stratalog.metadata.transactions.events import AddPartitions, VerifyPartitions

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from stratalog.broker.coordinators.broker_links import BrokerLinks
 from stratalog.broker.coordinators.marker_batches import (
     Answered,
     End,
@@ -23,6 +22,7 @@ from stratalog.broker.coordinators.marker_batches import (
     Wanted,
 )
 from stratalog.broker.coordinators.partition_markers import MarkerDone, TransactionMarker
+from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError, PeerUnsupported
 from stratalog.broker.runtime.alarm import Alarm
 from stratalog.metadata.image.image import ClusterImage

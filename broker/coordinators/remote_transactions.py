@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from stratalog.broker.coordinators.broker_links import BrokerLinks
 from stratalog.broker.coordinators.enlistment_batches import EnlistmentLimits
 from stratalog.broker.coordinators.internal_topics import TRANSACTION_TOPIC
 from stratalog.broker.coordinators.remote_enlistment import Question, RemoteEnlistment
 from stratalog.broker.coordinators.remote_markers import RemoteMarkers
 from stratalog.broker.link_making import LinkMaking
+from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError

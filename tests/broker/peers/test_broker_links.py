@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.coordinators.broker_links import BrokerLinks
+from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import Peer, PeerUnavailable
 from tests.broker.coordinators.far_brokers import image_of
 
