@@ -42,6 +42,8 @@ class FollowerState:
     last_caught_up_ms: int = -1
     """The last time at which it had everything that the leader had then."""
     leader_end_at_last_fetch: int = 0
+    stands_at_end: bool = False
+    """Whether it had all of the leader's log when it was looked at last."""
 
 
 class InSyncReplica(NamedTuple):
@@ -73,6 +75,7 @@ class ReplicaState:
         "_followers",
         "_pending",
         "_pending_copies",
+        "_someone_at_end",
         "epoch_start_offset",
         "high_watermark",
         "in_sync",
@@ -114,6 +117,7 @@ class ReplicaState:
         self._followers = {broker: FollowerState(last_caught_up_ms=now_ms) for broker in replicas if broker != local_id}
         self._pending: IsrChange | None = None
         self._pending_copies = 0
+        self._someone_at_end = False
         self._advance()
 
     # -- what is known ------------------------------------------------------------------------------------
@@ -132,6 +136,10 @@ class ReplicaState:
     def replicas(self) -> tuple[int, ...]:
         """Every replica, this one first."""
         return (self.local_id, *self._followers)
+
+    def is_follower(self, broker_id: int) -> bool:
+        """Whether the broker is another replica of the partition."""
+        return broker_id in self._followers
 
     @property
     def maximal_in_sync(self) -> tuple[int, ...]:
@@ -174,6 +182,20 @@ class ReplicaState:
         self.leader_end_offset = end_offset
         return self._advance()
 
+    @property
+    def has_followers(self) -> bool:
+        """Whether the partition has other replicas."""
+        return bool(self._followers)
+
+    def appended(self, now_ms: int) -> None:
+        """The leader's log has grown. A follower that had all of it, and asks again only when there is more, is late from now on."""
+        if self._someone_at_end:
+            self._someone_at_end = False
+            for state in self._followers.values():
+                if state.stands_at_end:
+                    state.stands_at_end = False
+                    state.last_caught_up_ms = max(state.last_caught_up_ms, now_ms)
+
     def follower_fetched(
         self,
         broker_id: int,
@@ -198,7 +220,9 @@ class ReplicaState:
                 f"broker {broker_id} sent this fetch under broker epoch {broker_epoch}; it has fetched under "
                 f"{state.broker_epoch} since",
             )
-        if fetch_offset >= leader_log_end_offset:
+        state.stands_at_end = fetch_offset >= leader_log_end_offset
+        if state.stands_at_end:
+            self._someone_at_end = True
             state.last_caught_up_ms = max(state.last_caught_up_ms, now_ms)
         elif fetch_offset >= state.leader_end_at_last_fetch and state.last_fetch_ms >= 0:
             state.last_caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)

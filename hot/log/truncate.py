@@ -27,6 +27,8 @@ def truncate_to(parts: LogParts, offset: int) -> None:
     if offset < parts.tail.end_offset:
         with parts.tail.stops_if_it_fails():
             _truncate(parts, offset)
+    else:  # an epoch that this replica began as leader, and in which it wrote nothing, may be none of the leader's
+        parts.epochs.truncate_from_end(parts.tail.end_offset)
 
 
 def _truncate(parts: LogParts, offset: int) -> None:
