@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter, LogOwner
 from stratalog.broker.replicas.waiting_append import Acknowledge, CallingBack, HeldAppend, WaitingAppend, ended_by
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
-from stratalog.hot.replica_state import ReplicaState
+from stratalog.hot.replica_state import IsrChange, ReplicaState
 from stratalog.hot.state.producer_state import AppendOrigin
 from stratalog.hot.state.validation import record_rules
+from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -29,7 +30,7 @@ from stratalog.wire.record_rules import RecordRules, RecordsRefused
 from stratalog.wire.rework import needs_rework, opened_bytes_max
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["Hosted", "Leader", "Rework"]
+__all__ = ["NO_FOLLOWERS", "Hosted", "InSyncAsking", "Leader", "Rework"]
 
 Rework = Callable[[bytes, Codec | None, RecordRules, Callable[["bytearray | Exception"], None], int, Hashable], None]
 """Rework a batch elsewhere (`stratalog.wire.rework`) and report the new bytes or what is wrong with the old ones.
@@ -55,12 +56,39 @@ class Hosted(LogOwner, Protocol):
         ...
 
 
+class InSyncAsking(Protocol):
+    """The way to the controller, who decides about in-sync sets."""
+
+    def ask(self, leader: Leader, change: IsrChange, /) -> None:
+        """Have the controller put another set in force; the metadata log has it when it is granted."""
+
+    def may_join(self, broker_id: int, broker_epoch: int, /) -> bool:
+        """Whether the image knows the broker under this epoch, and it is neither fenced nor stopping."""
+
+
+class _NoFollowers:
+    """Of a broker that is a cluster by itself."""
+
+    def ask(self, leader: Leader, change: IsrChange) -> None:
+        raise AssertionError(f"{leader.topic_partition} has one replica, and asks for {change.broker_ids}")
+
+    def may_join(self, _broker_id: int, _broker_epoch: int) -> bool:
+        return False
+
+
+NO_FOLLOWERS: Final[InSyncAsking] = _NoFollowers()
+"""For partitions that have one replica."""
+
+
 class Leader:
     """The leadership of one partition in one epoch, on the event loop. The partition makes it."""
 
-    def __init__(self, partition: Hosted, state: ReplicaState, *, clock: Clock, rework: Rework) -> None:
+    def __init__(
+        self, partition: Hosted, state: ReplicaState, *, clock: Clock, rework: Rework, asking: InSyncAsking
+    ) -> None:
         """``state`` is the machine of the epoch: the in-sync set, the start of the epoch, the leader's own end."""
         self._partition = partition
+        self._asking = asking
         self.state = state
         self.epoch = state.leader_epoch
         self.ended: KafkaError | None = None
@@ -78,6 +106,11 @@ class Leader:
     def topic_partition(self) -> TopicPartition:
         """The partition that is led."""
         return self._log.topic_partition
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition by the id of its topic."""
+        return PartitionKey(self._log.topic_id, self._log.topic_partition.partition)
 
     # -- appends --------------------------------------------------------------------------------------------
 
@@ -254,11 +287,43 @@ class Leader:
             held.give_back()
             held.waiting.acknowledge(held.error)
 
+    # -- followers ------------------------------------------------------------------------------------------
+
+    def follower_fetched(self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
+        """A follower asks for ``offset``: it has everything below. Raises `KafkaError` as `ReplicaState.follower_fetched`."""
+        moved = self.state.follower_fetched(
+            broker_id,
+            offset,
+            leader_log_end_offset=self._log.written_offset,
+            now_ms=int(self._clock.monotonic() * 1000),
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+        )
+        if moved:
+            self._mark_moved()
+        if broker_id not in self.state.in_sync and self._asking.may_join(broker_id, broker_epoch):
+            change = self.state.expansion(broker_id)
+            if change is not None:
+                self._asking.ask(self, change)
+
+    def check_lag(self, replica_lag_time_max_ms: int) -> None:
+        """Ask for a smaller set without members that have not caught up for too long."""
+        change = self.state.shrinking(int(self._clock.monotonic() * 1000), replica_lag_time_max_ms)
+        if change is not None:
+            self._asking.ask(self, change)
+
+    def in_sync_refused(self, change: IsrChange, code: ErrorCode) -> None:
+        """The controller has refused a change, as `ReplicaState.isr_change_refused`."""
+        if self.state.isr_change_refused(change, code):
+            self._mark_moved()
+
     # -- what the log directory reports ---------------------------------------------------------------------
 
     def on_written(self) -> None:
         """Answer ``acks=1``; without sync on ack the leader counts itself by what is in the file."""
         written_offset = self._log.tail.written_offset
+        if self.state.has_followers:
+            self.state.appended(int(self._clock.monotonic() * 1000))
         written = self._written
         while written and written[0].info.last_offset < written_offset:
             waiting = written.popleft()

@@ -2,13 +2,14 @@
 
 .. code-block:: text
 
-    DirectoryWriter --- written, flushed ---> Partition --- the same ---> Leader (one epoch)
+    DirectoryWriter --- written, flushed ---> Partition --- the same ---> Leader or Follower (one epoch)
     readers <---------- watchers ------------     |    <-- the mark ------   waiting appends
                                               Log, high watermark
 
 The log, its directory, the high watermark and those who wait for news of them outlive every role. The role is an object
-of its own (`stratalog.broker.replicas.leader`), made new for each leader epoch and taken down wholly. `Partition.leader`
-is the only reference to it that lasts: code that appends asks for the role each time, or dies with it.
+of its own (`stratalog.broker.replicas.leader`, `stratalog.broker.replicas.follower`), made new for each leader epoch and
+taken down wholly. `Partition.leader` is the only reference to it that lasts: code that appends asks for the role each
+time, or dies with it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
-from stratalog.broker.replicas.leader import Leader, Rework
+from stratalog.broker.replicas.follower import Follower
+from stratalog.broker.replicas.leader import NO_FOLLOWERS, InSyncAsking, Leader, Rework
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
-from stratalog.hot.replica_state import ReplicaState
+from stratalog.hot.replica_state import NO_BROKER_EPOCH, ReplicaState
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -34,7 +36,14 @@ class Partition:
     """The log of a partition at work on the event loop, and the role that this broker has in it."""
 
     def __init__(
-        self, log_: Log, *, directory: DirectoryWriter, high_watermark: int, clock: Clock, rework: Rework
+        self,
+        log_: Log,
+        *,
+        directory: DirectoryWriter,
+        high_watermark: int,
+        clock: Clock,
+        rework: Rework,
+        asking: InSyncAsking = NO_FOLLOWERS,
     ) -> None:
         """``high_watermark`` is what is known to be committed from earlier roles; there is no role yet."""
         self.log = log_
@@ -43,16 +52,21 @@ class Partition:
         """Consumers read below this offset. It never goes back, unless the log itself was begun anew."""
         self.leader: Leader | None = None
         """The role, while this broker leads."""
+        self.follower: Follower | None = None
+        """The role, while it copies the log of another broker."""
         self.leader_epoch = NO_EPOCH
         """The epoch of the role, or of the last one."""
         self.watchers: set[Callable[[], object]] = set()
         """Called when readers may see something else: the high watermark or the log start has moved, or a role has
         begun or ended. They outlive roles: who reads looks at the epoch each time.
         """
+        self.end_watchers: set[Callable[[], object]] = set()
+        """Called when more of the log can be read by followers, the high watermark moves, or a role has begun or ended."""
         self.held_back: str | None = None
         """Why the partition takes no requests for now (rule 8: it is being compared with its archive)."""
         self._clock = clock
         self._rework = rework
+        self._asking = asking
         self._log_start_offset = log_.log_start_offset
         self._flushed_at = clock.monotonic()
         log_.producer_state.on_high_watermark(high_watermark)  # recovery cannot know which markers are final
@@ -123,6 +137,7 @@ class Partition:
         replicas: Iterable[int],
         in_sync: Iterable[int],
         partition_epoch: int = 0,
+        broker_epoch: int = NO_BROKER_EPOCH,
     ) -> None:
         """Lead in a new epoch, which begins at the log end, with a role that knows nothing of earlier ones.
 
@@ -130,6 +145,9 @@ class Partition:
         """
         before = self.leader
         own_end = max(self.high_watermark, self.log.flushed_offset)
+        if self.follower is not None and self.log.config.flush_messages > 1:  # it counted itself so while it followed
+            own_end = max(own_end, self.log.written_offset)
+        self._end_following()
         if before is not None:  # without sync on ack it counted itself by what is in the file
             own_end = max(own_end, before.state.leader_end_offset)
         state = ReplicaState(
@@ -142,6 +160,7 @@ class Partition:
             high_watermark=self.high_watermark,
             partition_epoch=partition_epoch,
             min_insync_replicas=self.log.config.min_insync_replicas,
+            local_broker_epoch=broker_epoch,
             now_ms=self._now_ms(),
         )
         self.log.assign_leader_epoch(leader_epoch)
@@ -167,6 +186,7 @@ class Partition:
             high_watermark=end,
             partition_epoch=before.partition_epoch,
             min_insync_replicas=before.min_insync_replicas,
+            local_broker_epoch=before.local_broker_epoch,
             now_ms=self._now_ms(),
         )
         self._begin(state, f"{self.topic_partition} went on from its archive")
@@ -178,7 +198,7 @@ class Partition:
     def _begin(self, state: ReplicaState, ending: str) -> None:
         """Replace the role. The new one is in place before the old one ends: who hears of the end finds the new one."""
         before = self.leader
-        self.leader = Leader(self, state, clock=self._clock, rework=self._rework)
+        self.leader = Leader(self, state, clock=self._clock, rework=self._rework, asking=self._asking)
         self.leader_epoch = state.leader_epoch
         if state.high_watermark > self.high_watermark:
             self.high_watermark = state.high_watermark
@@ -187,8 +207,25 @@ class Partition:
             before.take_down(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, ending))
         self.wake()
 
+    def follow(self, leader_id: int, leader_epoch: int) -> Follower:
+        """Copy the log of another broker in a new epoch. Appends that wait fail with NOT_LEADER_OR_FOLLOWER."""
+        self._end_following()
+        self.follower = Follower(self, leader_id, leader_epoch, clock=self._clock)
+        self.leader_epoch = leader_epoch
+        self._end_leading()
+        return self.follower
+
     def resign(self) -> None:
-        """Lead no longer: waiting appends fail with NOT_LEADER_OR_FOLLOWER, waiting readers hear of it."""
+        """Neither lead nor follow: waiting appends fail with NOT_LEADER_OR_FOLLOWER, waiting readers hear of it."""
+        self._end_following()
+        self._end_leading()
+
+    def _end_following(self) -> None:
+        if self.follower is not None:
+            self.follower.take_down()
+            self.follower = None
+
+    def _end_leading(self) -> None:
         before, self.leader = self.leader, None
         if before is not None:
             before.take_down(self._not_led())
@@ -210,6 +247,10 @@ class Partition:
         leader = self.leader
         if leader is not None:
             leader.on_written()
+            if self.end_watchers:
+                _call(self.end_watchers)
+        elif self.follower is not None:
+            self.follower.on_written()
 
     def on_flushed(self) -> None:
         """More of the log is on disk; after recovery this ends the wait."""
@@ -217,11 +258,15 @@ class Partition:
         leader = self.leader
         if leader is not None:
             leader.on_flushed()
+        elif self.follower is not None:
+            self.follower.on_flushed()
 
     def on_write_refused(self, error: OSError) -> None:
         """Refuse what is queued, which the disk had no room for; written batches go on waiting for their sync."""
         if self.leader is not None:
             self.leader.on_write_refused(error)
+        elif self.follower is not None:
+            self.follower.on_write_refused(error)
 
     def on_storage_failed(self, error: OSError) -> None:
         """Waiting appends will not be acknowledged as written."""
@@ -238,13 +283,15 @@ class Partition:
         producers = self.log.producer_state
         if producers.first_unstable_offset is not None:
             producers.on_high_watermark(high_watermark)
-        for watcher in tuple(self.watchers):
-            watcher()
+        _call(self.watchers)
+        if self.end_watchers:  # followers hear of the mark with their next answer
+            _call(self.end_watchers)
 
     def wake(self) -> None:
         """Let everyone who waits for news of this partition look again."""
-        for watcher in tuple(self.watchers):
-            watcher()
+        _call(self.watchers)
+        if self.end_watchers:
+            _call(self.end_watchers)
 
     def update_config(self, config: LogConfig) -> None:
         """New topic settings, effective from the next append on."""
@@ -265,3 +312,8 @@ class Partition:
         if log_.log_start_offset != self._log_start_offset or producers.first_unstable_offset != unstable:
             self._log_start_offset = log_.log_start_offset
             self.wake()
+
+
+def _call(watchers: set[Callable[[], object]]) -> None:
+    for watcher in tuple(watchers):
+        watcher()

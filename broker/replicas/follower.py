@@ -1,0 +1,246 @@
+"""The role of a follower in one leader epoch: what its leader sends goes into the log, as the leader wrote it.
+
+.. code-block:: text
+
+    answer of the leader --> take --> log --> DirectoryWriter --> on_written, on_flushed --> taken: fetch on from here
+
+A follower asks for more when the last records are as durable as the topic demands: with sync on ack, on the disk. So the
+offset that it asks for tells the leader what would survive a power cut here. Where its history parts from the leader's it
+cuts its log by leader epochs, never to its high watermark (KIP-101, KIP-279). Taken down, it takes nothing any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple, Protocol
+
+from stratalog.broker.replicas.directory_writer import DirectoryWriter, LogOwner
+from stratalog.broker.runtime.clock import Clock
+from stratalog.hot.state.leader_epochs import EpochEnd
+from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.wire.errors import KafkaError
+from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["Follower", "LogPosition", "Outcome", "cut_to"]
+
+log = logging.getLogger(__name__)
+
+
+class LogPosition(NamedTuple):
+    """How far a follower's log goes, as a fetch says it: `stratalog.broker.replication.fetching_events.Position`."""
+
+    offset: int
+    last_epoch: int
+    log_start_offset: int
+
+
+class Outcome(Protocol):
+    """Hears how an answer was taken, once for each."""
+
+    def taken(self, follower: Follower, position: LogPosition, /) -> None:
+        """All of it is in the log."""
+
+    def refused(self, follower: Follower, position: LogPosition, /) -> None:
+        """It could not be taken, and is to be asked for again after a pause."""
+
+
+class Copied(LogOwner, Protocol):
+    """The partition as its role sees it: `stratalog.broker.replicas.partition.Partition`."""
+
+    directory: DirectoryWriter
+    high_watermark: int
+
+    def advance(self, high_watermark: int) -> None:
+        """Everything below ``high_watermark`` is committed: keep the mark, let readers look."""
+
+    def wake(self) -> None:
+        """Let everyone who waits for news of this partition look again."""
+
+
+class Follower:
+    """One partition's, on the event loop. The partition makes it."""
+
+    def __init__(self, partition: Copied, leader_id: int, leader_epoch: int, *, clock: Clock) -> None:
+        self._partition = partition
+        self._log = partition.log
+        self._clock = clock
+        self.leader_id = leader_id
+        self.epoch = leader_epoch
+        self._outcome: Outcome | None = None
+        self._leader_high_watermark = -1
+        self._ended = False
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition that is copied."""
+        return self._log.topic_partition
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition by the id of its topic."""
+        return PartitionKey(self._log.topic_id, self._log.topic_partition.partition)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the whole log is as durable as the topic demands: it may be asked for more."""
+        log_ = self._log
+        end = log_.flushed_offset if log_.config.flush_messages <= 1 else log_.written_offset
+        return end >= log_.log_end_offset
+
+    @property
+    def position(self) -> LogPosition:
+        """Where the log ends now."""
+        log_ = self._log
+        return LogPosition(log_.log_end_offset, log_.leader_epochs.latest_epoch, log_.log_start_offset)
+
+    def settle(self, outcome: Outcome) -> None:
+        """Tell ``outcome`` the position, as soon as all that is in the log is durable: an earlier role may have left it."""
+        if self._ended:
+            return
+        self._outcome = outcome
+        self._settle()
+        if self._outcome is not None:
+            self._partition.directory.enqueue(self._partition)
+            self._partition.directory.sync(self._partition)
+
+    def move_into(self, start_offset: int, end_offset: int) -> None:
+        """Bring the log to where its leader's, from ``start_offset`` to ``end_offset``, goes on. A failed disk is reported."""
+        if self._ended:
+            return
+        log_ = self._log
+        try:
+            if end_offset < log_.log_end_offset:
+                self.truncate(end_offset, f"its log ends at {end_offset}")
+            elif start_offset > log_.log_end_offset:
+                log.warning(
+                    "%s: offsets from %d to %d are deleted at the leader, broker %d: the copy begins anew behind them",
+                    self.topic_partition,
+                    log_.log_end_offset,
+                    start_offset,
+                    self.leader_id,
+                )
+                log_.truncate_fully_and_start_at(start_offset, (), None)
+                self._partition.high_watermark = start_offset
+            else:
+                self._raise_log_start(start_offset)
+        except OSError as error:
+            self._partition.directory.report(error, self._partition)
+
+    # -- answers of the leader ------------------------------------------------------------------------------
+
+    def take(self, data: PartitionData, outcome: Outcome) -> None:
+        """Append the records of an answer, or cut the log where histories part. ``outcome`` hears of the end, maybe at once."""
+        if self._ended:
+            return
+        self._outcome = outcome
+        try:
+            if data.diverging_epoch is not None:
+                self._cut(data.diverging_epoch)
+            elif data.records:
+                self._append(memoryview(data.records))  # type: ignore[arg-type]  # received records are one buffer
+        except KafkaError as error:
+            log.error(
+                "%s: what its leader, broker %d, sent cannot be appended: %s",
+                self.topic_partition,
+                self.leader_id,
+                error,
+            )
+            self._refuse()
+            return
+        except OSError as error:
+            self._partition.directory.report(error, self._partition)
+            self._refuse()
+            return
+        self._leader_high_watermark = data.high_watermark
+        self._raise_log_start(data.log_start_offset)
+        self._settle()
+        if self._outcome is not None and not data.records:  # a cut may end above what is on the disk
+            self._partition.directory.sync(self._partition)
+
+    def _append(self, records: memoryview) -> None:
+        info = self._log.append_as_follower(records, leader_epoch=self.epoch, now_ms=self._clock.wall_ms())
+        if info is not None:
+            self._partition.directory.enqueue(self._partition)
+
+    def _cut(self, diverging: EpochEndOffset) -> None:
+        offset = cut_to(
+            diverging,
+            self._log.leader_epochs.end_offset_for(diverging.epoch, self._log.log_end_offset),
+            self._log.log_end_offset,
+        )
+        self.truncate(offset, f"epoch {diverging.epoch} ends at {diverging.end_offset} there")
+
+    def truncate(self, offset: int, why: str) -> None:
+        """Cut the log to ``offset``. Raises `OSError`."""
+        log_, partition = self._log, self._partition
+        end = log_.log_end_offset
+        log_.truncate_to(offset)
+        if offset >= end:
+            return
+        log.warning(
+            "%s: %d records from offset %d on are dropped: broker %d leads in epoch %d without them (%s)",
+            self.topic_partition,
+            end - log_.log_end_offset,
+            log_.log_end_offset,
+            self.leader_id,
+            self.epoch,
+            why,
+        )
+        partition.high_watermark = min(partition.high_watermark, log_.log_end_offset)
+        log_.producer_state.on_high_watermark(partition.high_watermark)  # they were read anew
+        partition.wake()
+
+    def _raise_log_start(self, offset: int) -> None:
+        """Take over the leader's log start: records below it are deleted, or lie in the archive alone."""
+        log_ = self._log
+        if log_.log_start_offset < offset <= log_.log_end_offset and log_.advance_log_start(offset):
+            log_.delete_local_before(offset)
+
+    # -- what the log directory reports ---------------------------------------------------------------------
+
+    def on_written(self) -> None:
+        """More of the log is in the file."""
+        self._settle()
+
+    def on_flushed(self) -> None:
+        """More of the log is on the disk."""
+        self._settle()
+
+    def on_write_refused(self, _error: OSError) -> None:
+        """The disk had no room for what was queued; the log ends with what is in the file."""
+        self._refuse()
+
+    def take_down(self) -> None:
+        """End the role: nothing that comes late is taken."""
+        self._ended = True
+        self._outcome = None
+
+    def _settle(self) -> None:
+        outcome = self._outcome
+        if outcome is None or not self.is_durable:
+            return
+        self._outcome = None
+        high_watermark = min(self._leader_high_watermark, self._log.log_end_offset)
+        if high_watermark > self._partition.high_watermark:
+            self._partition.advance(high_watermark)
+        outcome.taken(self, self.position)
+
+    def _refuse(self) -> None:
+        outcome, self._outcome = self._outcome, None
+        if outcome is not None and not self._ended:
+            outcome.refused(self, self.position)
+
+
+def cut_to(leaders: EpochEndOffset, own: EpochEnd, log_end_offset: int) -> int:
+    """The offset to cut a log to whose history parts from its leader's (KIP-279).
+
+    ``leaders``: the largest epoch that the leader has not above the asked one, and where it ends there. ``own``: the same
+    question about that epoch, answered by this log; an epoch of -1 where it has none that old. If the two name different
+    epochs, what is left is compared once more by the next fetch.
+    """
+    if own.epoch < 0:
+        return min(leaders.end_offset, log_end_offset)
+    if own.epoch != leaders.epoch:
+        return min(own.end_offset, log_end_offset)
+    return min(own.end_offset, leaders.end_offset, log_end_offset)
