@@ -11,7 +11,9 @@ from __future__ import annotations
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.fetches.fetch_attempt import TOPIC_IDS_SINCE
 from stratalog.broker.fetches.fetch_sessions import SessionFetch
+from stratalog.broker.fetches.replica_read import ReplicaReader
 from stratalog.broker.fetches.sessionless_fetch import FullFetch
+from stratalog.broker.requests.authorizer import CLUSTER_NAME
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_FINAL, EPOCH_INITIAL
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -28,23 +30,40 @@ __all__ = ["API"]
 
 def handle(context: Context, request: FetchRequest) -> Message | Pending:
     """Answer now if there is enough, else wait."""
-    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
-    if replica_id >= 0:
-        raise KafkaError(
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"broker {replica_id} is no replica of anything on this broker"
-        )
+    replica = _replica(context, request)
     sessions = context.broker.fetch_sessions
     if request.session_epoch in (EPOCH_FINAL, EPOCH_INITIAL):
         if request.session_id:
             sessions.close(request.session_id)
-        return FullFetch(context, request, sessions).start()
+        return FullFetch(context, request, sessions, replica).start()
     try:
         session = sessions.resume(context, request)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
     if session is None:
-        return FullFetch(context, request, sessions).start()
-    return SessionFetch(context, request, session).start()
+        return FullFetch(context, request, sessions, replica).start()
+    return SessionFetch(context, request, session, replica).start()
+
+
+def _replica(context: Context, request: FetchRequest) -> ReplicaReader | None:
+    """The reader of a request that another broker sends as a follower.
+
+    Raises `KafkaError` CLUSTER_AUTHORIZATION_FAILED where clients might send it: such a fetch sees what is not committed, and
+    commits what it claims to have (CVE-2018-1288).
+    """
+    state = request.replica_state
+    broker_id, epoch = (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
+    if broker_id < 0:
+        return None
+    roles, listener = context.broker.config.roles, context.connection.listener.name
+    if not roles.has_peers or listener != roles.inter_broker_listener:
+        why = f"followers fetch at listener {roles.inter_broker_listener} of a cluster, and not at {listener}"
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, why)
+    if not context.allows(CLUSTER_NAME, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        raise KafkaError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a follower's fetch needs ClusterAction on the cluster"
+        )
+    return ReplicaReader(broker_id, epoch, context.row.version)
 
 
 def _failure(request: FetchRequest, version: int, error: KafkaError) -> Message:

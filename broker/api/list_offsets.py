@@ -31,10 +31,18 @@ _READ_COMMITTED = 1
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-def _end(unified: UnifiedLog, timestamp: int, *, committed: bool) -> int:
-    """The offset of one of the named ends; -1 for one that does not exist."""
+def _end(unified: UnifiedLog, timestamp: int, *, committed: bool, for_replica: bool) -> int:
+    """The offset of one of the named ends; -1 for one that does not exist.
+
+    Raises OFFSET_NOT_AVAILABLE for a latest offset that a new leader does not know yet (KIP-207).
+    """
     partition, remote = unified.partition, unified.remote
     if timestamp == LATEST:
+        if for_replica:
+            return partition.log.log_end_offset
+        if partition.leader is not None and not partition.leader.state.epoch_established:
+            why = f"{unified.topic_partition}: the high watermark has not reached the start of this leader's epoch"
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, why)
         return partition.last_stable_offset if committed else partition.high_watermark
     if timestamp == EARLIEST:
         return unified.log_start_offset
@@ -47,8 +55,10 @@ def _end(unified: UnifiedLog, timestamp: int, *, committed: bool) -> int:
     return max(remote.end_offset, unified.log.local_log_start_offset)
 
 
-def _fill_end(unified: UnifiedLog, answer: ListOffsetsPartitionResponse, timestamp: int, *, committed: bool) -> None:
-    offset = _end(unified, timestamp, committed=committed)
+def _fill_end(
+    unified: UnifiedLog, answer: ListOffsetsPartitionResponse, timestamp: int, *, committed: bool, for_replica: bool
+) -> None:
+    offset = _end(unified, timestamp, committed=committed, for_replica=for_replica)
     answer.offset = offset
     if offset >= 0:
         epoch = unified.log.leader_epochs.epoch_for(offset)
@@ -79,6 +89,7 @@ class _Lookups:
     def __init__(self, context: Context, request: ListOffsetsRequest) -> None:
         self._context = context
         self._committed = request.isolation_level == _READ_COMMITTED
+        self._for_replica = request.replica_id >= 0
         self._later: list[tuple[UnifiedLog, ListOffsetsPartitionResponse, int]] = []
         self._mentions = Counter(
             (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
@@ -109,7 +120,7 @@ class _Lookups:
             if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
                 self._later.append((unified, answer, timestamp))
             else:
-                _fill_end(unified, answer, timestamp, committed=self._committed)
+                _fill_end(unified, answer, timestamp, committed=self._committed, for_replica=self._for_replica)
         except KafkaError as error:
             answer.error_code = error.code
         return answer

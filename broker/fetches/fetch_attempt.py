@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
+from stratalog.broker.fetches.replica_read import ReplicaReader, divergence
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.context import RequestContext, ServedBroker
@@ -18,7 +19,6 @@ from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_FINAL, FetchSe
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import (
     AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -78,6 +78,8 @@ class FetchAttempt:
         "min_bytes",
         "moved",
         "pending_remote",
+        "quota",
+        "replica",
         "request",
         "session",
         "session_epoch",
@@ -88,9 +90,13 @@ class FetchAttempt:
     )
 
     def __init__(
-        self, context: RequestContext[FetchBroker], request: FetchRequest, session: FetchSession | None = None
+        self,
+        context: RequestContext[FetchBroker],
+        request: FetchRequest,
+        session: FetchSession | None = None,
+        replica: ReplicaReader | None = None,
     ) -> None:
-        """``session`` is what the request goes on with, if anything."""
+        """``session`` is what the request goes on with, if anything; ``replica`` reads if a follower asks."""
         self.context = context
         self.request = request
         self.session = session
@@ -98,12 +104,13 @@ class FetchAttempt:
         """The session's epoch when the request came."""
         dispatcher = context.dispatcher
         self._broker = broker = context.broker
-        self._guarded = dispatcher.guarded
+        self.replica = replica
+        self._guarded = dispatcher.guarded and replica is None
         self.table = broker.partitions
         self.by_id = context.row.version >= TOPIC_IDS_SINCE
         self.committed = request.isolation_level == _READ_COMMITTED
         self.max_bytes = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
-        quota = context.connection.quota
+        self.quota = quota = context.connection.quota if replica is None else None
         if quota is not None:
             self.max_bytes = int(min(self.max_bytes, quota.fetch_bytes_max()))
         self.min_bytes = min(request.min_bytes, self.max_bytes)
@@ -130,6 +137,8 @@ class FetchAttempt:
 
     def finder(self) -> Callable[[Any, int], UnifiedLog]:
         """Finds a partition by its topic, as the request names it, and its number. The finder raises `KafkaError`."""
+        if self.replica is not None:
+            return self.table.by_id if self.by_id else self.table.by_name
         find: Callable[[Any, int], UnifiedLog] = (
             self.table.readable_by_id if self.by_id else self.table.readable_by_name
         )
@@ -152,6 +161,10 @@ class FetchAttempt:
         min_one_batch: bool,
     ) -> int:
         """Fill the answer of one partition; how many bytes of records it has got. Raises `KafkaError`."""
+        if self.replica is not None:
+            return self._read_for_replica(
+                self.replica, unified, wanted, answer, left_bytes, min_one_batch=min_one_batch
+            )
         if self._guarded and not self.context.allows(unified.topic_partition.topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition, offset = unified.partition, wanted.fetch_offset
@@ -164,7 +177,7 @@ class FetchAttempt:
             limit, answer.aborted_transactions = stable, []
         else:
             answer.aborted_transactions = None
-        if wanted.last_fetched_epoch >= 0 and (diverging := _divergence(unified, wanted)) is not None:
+        if wanted.last_fetched_epoch >= 0 and (diverging := divergence(unified, wanted)) is not None:
             answer.diverging_epoch = diverging
             return 0
         if limit <= offset <= log.log_end_offset and offset >= log.log_start_offset:
@@ -190,12 +203,33 @@ class FetchAttempt:
             connection.patient = read.remote and (min_one_batch or connection.patient)
             if read.next_offset < limit and read.size_bytes < max_bytes and not read.remote:
                 self.cut_bytes += max_bytes - read.size_bytes
-        if read.aborted:
-            answer.aborted_transactions = [
-                AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-                for producer_id, first_offset in read.aborted
-            ]
+        _name_aborted(answer, read.aborted)
         return read.size_bytes
+
+    def _read_for_replica(
+        self,
+        replica: ReplicaReader,
+        unified: UnifiedLog,
+        wanted: FetchPartition,
+        answer: PartitionData,
+        left_bytes: int,
+        *,
+        min_one_batch: bool,
+    ) -> int:
+        max_bytes = min(wanted.partition_max_bytes, left_bytes)
+        try:
+            return replica.read(unified, wanted, answer, max_bytes, min_one_batch=min_one_batch)
+        except (Corrupt, OSError) as error:
+            raise self._reported(unified, error) from error
+
+    def watch_key(self, unified: UnifiedLog) -> Hashable:
+        """The key under which a request that waits hears of news of the partition."""
+        return unified if self.replica is None else unified.partition
+
+    def watchers(self, unified: UnifiedLog) -> set[Callable[[], object]]:
+        """Those who are called when there is more for this reader."""
+        partition = unified.partition
+        return partition.watchers if self.replica is None else partition.end_watchers
 
     def _wait_for_archive(self, reader: Hashable, throttle_ms: int) -> None:
         """``reader`` gets nothing yet: it will be woken when its chunk has come, or its turn."""
@@ -249,14 +283,15 @@ class FetchAttempt:
 
     def may_leave(self, response: FetchResponse) -> bool:
         """Whether the client's quota allows an answer; else its connection is not read for a while."""
-        connection = self.context.connection
-        quota = connection.quota
+        quota = self.quota
         if quota is None or quota.fetch is None:
             return True
-        return quota.may_fetch(connection, parts_length(self.context.row.encode(response)))
+        return quota.may_fetch(self.context.connection, parts_length(self.context.row.encode(response)))
 
     def count(self, topics: Iterable[FetchableTopicResponse]) -> None:
         """Add what leaves to the figures of its topics."""
+        if self.replica is not None:
+            return
         figures_of = self._broker.metrics.topics
         for topic in topics:
             name = topic.topic or self.table.name_of(topic.topic_id)
@@ -280,6 +315,8 @@ class FetchAttempt:
         """Answer now if there is enough, else wait for appends, for chunks, or for the time to be over."""
         request = self.request
         response = self.attempt(final=request.max_wait_ms <= 0 or self.min_bytes <= 0)
+        if self.replica is not None:
+            self.replica.counts = False
         if response is not None:
             return response
         broker = self._broker
@@ -340,14 +377,9 @@ class FetchAttempt:
             session.reader = None
 
 
-def _divergence(unified: UnifiedLog, wanted: FetchPartition) -> EpochEndOffset | None:
-    """Where the reader's history and ours part ways, if they do
-    (KIP-595). Raises OFFSET_OUT_OF_RANGE if it is unknown.
-    """
-    epoch, end_offset = unified.offset_for_leader_epoch(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0:
-        why = f"{unified.topic_partition} has no epoch {wanted.last_fetched_epoch}, nor one before"
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return None
+def _name_aborted(answer: PartitionData, aborted: Sequence[tuple[int, int]]) -> None:
+    if aborted:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+            for producer_id, first_offset in aborted
+        ]

@@ -53,7 +53,7 @@ class SessionFetch(FetchAttempt):
         response = FetchResponse(responses=topics, session_id=session.id)
         if self.pending_remote:
             self.throttle(response, partition_count=len(session))
-        if self.context.connection.quota is not None and not self.may_leave(response):
+        if self.quota is not None and not self.may_leave(response):
             return FetchResponse(responses=[], session_id=session.id)
         session.tell(telling)
         self.count(topics)
@@ -64,7 +64,9 @@ class SessionFetch(FetchAttempt):
         wanted = partition.wanted
         try:
             unified = self.finder()(partition.topic, wanted.partition)
-            watchers = unified.partition.watchers
+            watchers = self.watchers(unified)
+            if self.replica is not None:
+                partition.end_offset = unified.log.written_offset
             if partition.watchers is not watchers:
                 partition.unwatch()
                 partition.watchers = watchers
@@ -149,19 +151,27 @@ class FetchSessions:
             _end(session)
 
     def begin(
-        self, context: RequestContext[FetchBroker], request: FetchRequest, topics: list[FetchableTopicResponse]
+        self,
+        context: RequestContext[FetchBroker],
+        request: FetchRequest,
+        topics: list[FetchableTopicResponse],
+        *,
+        privileged: bool = False,
     ) -> int:
-        """The id of a new session for a full fetch that was answered with ``topics``; 0 where there is no room."""
+        """The id of a new session for a full fetch that was answered with ``topics``; 0 where there is no room.
+
+        ``privileged``: the reader is a replica, for which consumers make room.
+        """
         count = sum(len(topic.partitions) for topic in request.topics)
         now_ms = self._elapsed_ms()
-        room, victim = self.cache.make_room(now_ms, privileged=False, partition_count=count)
+        room, victim = self.cache.make_room(now_ms, privileged=privileged, partition_count=count)
         if victim is not None:
             _end(victim)
         if not room:
             return NO_SESSION
         by_id = context.api_version >= TOPIC_IDS_SINCE
         session = FetchSession(
-            self._new_id(), now_ms, by_id=by_id, privileged=False, isolation_level=request.isolation_level
+            self._new_id(), now_ms, by_id=by_id, privileged=privileged, isolation_level=request.isolation_level
         )
         told: Telling = []
         for asked, answered in zip(request.topics, topics, strict=True):

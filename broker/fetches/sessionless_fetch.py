@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from stratalog.broker.fetches.fetch_attempt import FetchAttempt, FetchBroker
 from stratalog.broker.fetches.fetch_sessions import FetchSessions
+from stratalog.broker.fetches.replica_read import ReplicaReader
 from stratalog.broker.requests.context import RequestContext
 from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_INITIAL, refuse_partition
 from stratalog.wire.errors import KafkaError
@@ -17,9 +20,15 @@ class FullFetch(FetchAttempt):
 
     __slots__ = ("_sessions",)
 
-    def __init__(self, context: RequestContext[FetchBroker], request: FetchRequest, sessions: FetchSessions) -> None:
-        """``sessions`` gives a reader that asks for one a session to go on with."""
-        super().__init__(context, request)
+    def __init__(
+        self,
+        context: RequestContext[FetchBroker],
+        request: FetchRequest,
+        sessions: FetchSessions,
+        replica: ReplicaReader | None = None,
+    ) -> None:
+        """``sessions`` gives a reader that asks for one a session to go on with; ``replica`` reads if a follower asks."""
+        super().__init__(context, request, replica=replica)
         self._sessions = sessions
 
     def attempt(self, *, final: bool) -> FetchResponse | None:
@@ -30,7 +39,8 @@ class FullFetch(FetchAttempt):
         found_bytes = self.cut_bytes = 0
         self.pending_remote = []
         complete = final or not request.topics
-        self.watched = found = []
+        found: list[Hashable] = []
+        self.watched = found
         topics: list[FetchableTopicResponse] = []
         for topic in request.topics:
             key = topic.topic_id if self.by_id else topic.topic
@@ -42,7 +52,7 @@ class FullFetch(FetchAttempt):
                 answers.append(answer)
                 try:
                     unified = find(key, number)
-                    found.append(unified)
+                    found.append(self.watch_key(unified))
                     size_bytes = self.read(unified, wanted, answer, left_bytes, min_one_batch=found_bytes == 0)
                 except KafkaError as error:
                     refuse_partition(answer, error)
@@ -62,10 +72,12 @@ class FullFetch(FetchAttempt):
         response = FetchResponse(responses=topics)
         if self.pending_remote:
             self.throttle(response, partition_count=sum(len(topic.partitions) for topic in topics))
-        if self.context.connection.quota is not None and not self.may_leave(response):
+        if self.quota is not None and not self.may_leave(response):
             return FetchResponse(responses=[])
         self.count(topics)
         self.name_leaders(response)
         if self.request.session_epoch == EPOCH_INITIAL:
-            response.session_id = self._sessions.begin(self.context, self.request, topics)
+            response.session_id = self._sessions.begin(
+                self.context, self.request, topics, privileged=self.replica is not None
+            )
         return response

@@ -203,8 +203,8 @@ def partition_of(context: Context) -> UnifiedLog | None:
     if request.forgotten_topics_data or min(request.max_wait_ms, request.min_bytes, request.max_bytes) <= 0:
         return None
     topic, wanted = topics[0], topics[0].partitions[0]
-    if wanted.last_fetched_epoch >= 0:
-        return None
+    if wanted.last_fetched_epoch >= 0 or request.replica_id >= 0 or request.replica_state is not None:
+        return None  # a follower reads beyond the marks, and is counted
     table = context.broker.partitions
     try:
         if context.api_version >= TOPIC_IDS_SINCE:

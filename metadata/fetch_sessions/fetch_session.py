@@ -74,6 +74,7 @@ class SessionPartition:
     """
 
     __slots__ = (
+        "end_offset",
         "session",
         "told_error",
         "told_high_watermark",
@@ -92,6 +93,8 @@ class SessionPartition:
         self.told_last_stable_offset = _NOT_TOLD
         self.told_log_start_offset = _NOT_TOLD
         self.told_error = 0
+        self.end_offset: int | None = None
+        """Where a follower's reading ends, as of the last look; None for consumers, whose reading ends at the marks."""
         self.watchers: set[Callable[[], object]] | None = None
         """The callables to call when something about the partition changes; set by
         the one that looks at it, None where there are none.
@@ -135,6 +138,8 @@ class SessionPartition:
         """Whether nothing can be read behind ``answer``, which has no records, until something changes."""
         if answer.error_code or answer.diverging_epoch is not None:
             return False
+        if self.end_offset is not None:
+            return self.wanted.fetch_offset >= self.end_offset
         committed = self.session.isolation_level == _READ_COMMITTED
         return self.wanted.fetch_offset >= (answer.last_stable_offset if committed else answer.high_watermark)
 

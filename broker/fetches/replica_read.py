@@ -1,0 +1,90 @@
+"""What a leader gives a follower: everything that is in its files, and where their histories part.
+
+A fetch at an offset says that the follower has everything below. That is counted once for a request, when it comes; while it
+waits nothing new is known of the follower. Sources: Kafka's ``Partition.fetchRecords``, ``UnifiedLog.read``; KIP-101, KIP-405,
+KIP-595, KIP-903.
+"""
+
+from __future__ import annotations
+
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.hot.log.log import Log
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
+
+__all__ = ["ReplicaReader", "divergence"]
+
+_TIERED_SINCE = 14
+"""From this version on a follower knows OFFSET_MOVED_TO_TIERED_STORAGE."""
+
+
+class ReplicaReader:
+    """One request of a follower."""
+
+    __slots__ = ("_broker_epoch", "_broker_id", "_version", "counts")
+
+    def __init__(self, broker_id: int, broker_epoch: int, version: int) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._version = version
+        self.counts = True
+        """Whether the offsets have still to be taken as news of the follower."""
+
+    def read(
+        self, unified: UnifiedLog, wanted: FetchPartition, answer: PartitionData, max_bytes: int, *, min_one_batch: bool
+    ) -> int:
+        """Fill the answer of one partition; how many bytes of records it has got.
+
+        Raises `KafkaError`, for a broker that is no replica UNKNOWN_LEADER_EPOCH, for an offset that only the archive has
+        OFFSET_MOVED_TO_TIERED_STORAGE; `Corrupt`, `OSError`.
+        """
+        partition, offset = unified.partition, wanted.fetch_offset
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        leader, log = partition.led(), partition.log
+        if not leader.state.is_follower(self._broker_id):
+            why = f"broker {self._broker_id} is not among the replicas {leader.state.replicas} of {partition.topic_partition}"
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, why)
+        if wanted.last_fetched_epoch >= 0:
+            answer.diverging_epoch = divergence(unified, wanted)
+        if answer.diverging_epoch is None:
+            self._check_range(log, offset)
+            if self.counts:
+                leader.follower_fetched(
+                    self._broker_id,
+                    offset,
+                    log_start_offset=wanted.log_start_offset,
+                    broker_epoch=self._broker_epoch,
+                )
+        answer.high_watermark = partition.high_watermark
+        answer.last_stable_offset = partition.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        answer.aborted_transactions = None
+        if answer.diverging_epoch is not None or offset >= log.written_offset:
+            return 0
+        read = log.read(offset, max_bytes=max_bytes, max_offset=log.written_offset, min_one_batch=min_one_batch)
+        if read.size_bytes:
+            answer.records = list(read.parts)
+        return read.size_bytes
+
+    def _check_range(self, log: Log, offset: int) -> None:
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            why = f"offset {offset} of {log.topic_partition} is outside [{log.log_start_offset}, {log.log_end_offset}]"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+        if offset < log.local_log_start_offset:
+            knows = self._version >= _TIERED_SINCE
+            why = f"offset {offset} of {log.topic_partition} is in the archive; the disk begins at {log.local_log_start_offset}"
+            raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE if knows else ErrorCode.OFFSET_OUT_OF_RANGE, why)
+
+
+def divergence(unified: UnifiedLog, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Where the reader's history and ours part ways, if they do (KIP-595).
+
+    Raises `KafkaError` OFFSET_OUT_OF_RANGE if that is unknown.
+    """
+    epoch, end_offset = unified.offset_for_leader_epoch(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        why = f"{unified.topic_partition} has no epoch {wanted.last_fetched_epoch}, nor one before"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None
