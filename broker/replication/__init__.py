@@ -1,0 +1,1 @@
+"""Copying partitions from their leaders, and asking the controller for other in-sync sets."""

@@ -1,0 +1,301 @@
+"""The fetches of one broker, as follower, from one broker that leads. Pure: ``step(event, now_ms)`` returns actions.
+
+One request is in flight at a time. The next one leaves when all that the answer brought is in the logs, as durable as their
+topics demand: with sync on ack, on the disk. So a leader may take the offset that is asked for as what the follower will
+still have after a power cut, also of a partition that the request does not name, because its session repeats it (KIP-227).
+
+A partition that the leader refuses, or whose records cannot be taken, rests and leaves the session meanwhile; it holds up no
+other. An answer to what was asked in an earlier epoch is dropped. Sources: Kafka's ``AbstractFetcherThread``,
+``FetchSessionHandler``; KIP-101, KIP-227, KIP-595, KIP-903.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from stratalog.broker.peers.backoff import Backoff
+from stratalog.broker.replication.fetching_events import (
+    Action,
+    Answered,
+    Ask,
+    Correct,
+    Event,
+    Failed,
+    Followed,
+    Position,
+    Refused,
+    Released,
+    Take,
+    Taken,
+)
+from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_INITIAL, next_epoch
+from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from stratalog.wire.topic import Uuid
+
+__all__ = ["NAMED_MAX", "FetchLimits", "Fetching"]
+
+NAMED_MAX: Final = 500
+"""Partitions that one request names: more would hold the leader's event loop for long. The others follow at once."""
+
+_REST_FIRST_MS: Final = 20
+"""The first pause after a refusal: a leader that has just been elected often has not heard of it yet."""
+
+_NO_SESSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """Kafka's settings of a follower, as they are now."""
+
+    wait_ms: int
+    """``replica.fetch.wait.max.ms``"""
+    min_bytes: int
+    """``replica.fetch.min.bytes``"""
+    max_bytes: int
+    """``replica.fetch.response.max.bytes``"""
+    partition_max_bytes: int
+    """``replica.fetch.max.bytes``"""
+    backoff_ms: int
+    """``replica.fetch.backoff.ms``: the longest pause after a failure."""
+
+
+class _Copied:
+    """One partition that is copied in one leader epoch."""
+
+    __slots__ = ("due_ms", "failures", "is_busy", "leader_epoch", "position")
+
+    def __init__(self, leader_epoch: int, position: Position) -> None:
+        self.leader_epoch = leader_epoch
+        self.position = position
+        self.is_busy = False
+        """Whether an answer is being taken: no request may leave meanwhile."""
+        self.failures = 0
+        self.due_ms: float = 0
+        """Until then it rests; infinite while only the metadata can help."""
+
+
+class Fetching:
+    """The machine for one leader."""
+
+    def __init__(self, local_id: int, limits: Callable[[], FetchLimits], draw: Callable[[], float]) -> None:
+        """``draw`` gives numbers from 0.0 up to but without 1.0, for jitter."""
+        self._local_id = local_id
+        self._limits = limits
+        self._draw = draw
+        self.broker_epoch = -1
+        """The registration under which this broker fetches (KIP-903)."""
+        self._copied: dict[PartitionKey, _Copied] = {}
+        self._in_flight = False
+        self._busy = 0
+        self._session_id = _NO_SESSION
+        self._session_epoch = EPOCH_INITIAL
+        self._named: dict[PartitionKey, _Copied] = {}
+        """What the request in flight is about: the partitions that it names, and those of its session."""
+        self._news: dict[PartitionKey, None] = {}
+        """Partitions that the next request names, in order."""
+        self._gone: dict[PartitionKey, None] = {}
+        """Partitions that the next request takes out of the session."""
+        self._resting: dict[PartitionKey, None] = {}
+        self._failures = 0
+        self._rest_until_ms: float = 0
+
+    def __len__(self) -> int:
+        """The partitions that are copied."""
+        return len(self._copied)
+
+    @property
+    def wake_at_ms(self) -> float:
+        """When to say `Ticked` at the latest; infinite for never."""
+        if self._in_flight or self._busy:
+            return inf
+        if self._failures and (self._news or self._named):
+            return self._rest_until_ms
+        return min((self._copied[key].due_ms for key in self._resting), default=inf)
+
+    def step(self, event: Event, now_ms: int) -> list[Action]:
+        """Take in an event. ``now_ms`` never goes back."""
+        actions: list[Action] = []
+        if isinstance(event, Followed):
+            self._follow(event)
+        elif isinstance(event, Released):
+            self._release(event.key)
+        elif isinstance(event, Answered):
+            self._in_flight = False
+            self._answered(event.response, now_ms, actions)
+        elif isinstance(event, Failed):
+            self._in_flight = False
+            self._pause(now_ms)
+        elif isinstance(event, Taken | Refused):
+            self._applied(event, now_ms)
+        self._ask(now_ms, actions)
+        return actions
+
+    # -- what is copied -------------------------------------------------------------------------------------
+
+    def _follow(self, event: Followed) -> None:
+        self._release(event.key)
+        self._copied[event.key] = _Copied(event.leader_epoch, event.position)
+        self._news[event.key] = None
+
+    def _release(self, key: PartitionKey) -> None:
+        copied = self._copied.pop(key, None)
+        if copied is None:
+            return
+        self._busy -= copied.is_busy
+        self._news.pop(key, None)
+        self._resting.pop(key, None)
+        self._leave_session(key)
+
+    def _leave_session(self, key: PartitionKey) -> None:
+        if self._named.pop(key, None) is not None:
+            self._gone[key] = None
+
+    def _rest(self, key: PartitionKey, copied: _Copied, due_ms: float) -> None:
+        copied.due_ms = due_ms
+        self._news.pop(key, None)
+        self._resting[key] = None
+        self._leave_session(key)
+
+    def _rest_after_failure(self, key: PartitionKey, copied: _Copied, now_ms: int) -> None:
+        pause_ms = Backoff(_REST_FIRST_MS, max(_REST_FIRST_MS, self._limits().backoff_ms))
+        self._rest(key, copied, now_ms + pause_ms.after(copied.failures, self._draw))
+        copied.failures += 1
+
+    # -- answers --------------------------------------------------------------------------------------------
+
+    def _answered(self, response: FetchResponse, now_ms: int, actions: list[Action]) -> None:
+        if response.error_code:
+            if self._session_id == _NO_SESSION:
+                self._pause(now_ms)
+            else:  # the leader has let go of the session, or does not know this request: begin anew
+                self._end_session()
+            return
+        self._failures = 0
+        asked = self._named
+        if response.session_id == _NO_SESSION:
+            self._end_session()
+        else:
+            self._session_id = response.session_id
+            self._session_epoch = next_epoch(self._session_epoch)
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = PartitionKey(topic.topic_id, data.partition_index)
+                copied = self._copied.get(key)
+                if copied is not None and asked.get(key) is copied:
+                    self._partition_answered(key, copied, data, now_ms, actions)
+
+    def _partition_answered(
+        self, key: PartitionKey, copied: _Copied, data: PartitionData, now_ms: int, actions: list[Action]
+    ) -> None:
+        code = data.error_code
+        if not code:
+            actions.append(Take(key, copied.leader_epoch, data))
+        elif code in {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE}:
+            actions.append(Correct(key, copied.leader_epoch, code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE))
+        elif code == ErrorCode.FENCED_LEADER_EPOCH:
+            self._rest(key, copied, inf)
+            return
+        else:
+            self._rest_after_failure(key, copied, now_ms)
+            return
+        if not copied.is_busy:
+            copied.is_busy = True
+            self._busy += 1
+
+    def _applied(self, event: Taken | Refused, now_ms: int) -> None:
+        copied = self._copied.get(event.key)
+        if copied is None or not copied.is_busy or copied.leader_epoch != event.leader_epoch:
+            return
+        copied.is_busy = False
+        self._busy -= 1
+        if isinstance(event, Refused):
+            copied.position = event.position
+            self._rest_after_failure(event.key, copied, now_ms)
+            return
+        copied.failures = 0
+        if event.key not in self._named or event.position != copied.position:
+            self._news[event.key] = None
+        copied.position = event.position
+
+    def _pause(self, now_ms: int) -> None:
+        """Leave the leader alone for a while, and begin a new session with it afterwards."""
+        self._end_session()
+        pause = Backoff(_REST_FIRST_MS, max(_REST_FIRST_MS, self._limits().backoff_ms))
+        self._rest_until_ms = now_ms + pause.after(self._failures, self._draw)
+        self._failures += 1
+
+    def _end_session(self) -> None:
+        self._session_id, self._session_epoch = _NO_SESSION, EPOCH_INITIAL
+        self._news.update(dict.fromkeys(self._named))
+        self._named = {}
+        self._gone.clear()
+
+    # -- requests -------------------------------------------------------------------------------------------
+
+    def _ask(self, now_ms: int, actions: list[Action]) -> None:
+        """Send the next request, if nothing keeps it back."""
+        if self._in_flight or self._busy or (self._failures and now_ms < self._rest_until_ms):
+            return
+        for key in [key for key in self._resting if self._copied[key].due_ms <= now_ms]:
+            del self._resting[key]
+            self._news[key] = None
+        if not self._news and not self._named:
+            self._session_id, self._session_epoch = _NO_SESSION, EPOCH_INITIAL
+            self._gone.clear()
+            return
+        named = [key for _, key in zip(range(NAMED_MAX), self._news, strict=False)]
+        for key in named:
+            del self._news[key]
+            self._named[key] = self._copied[key]
+        gone = [key for key in self._gone if key not in self._named]
+        self._gone.clear()
+        self._in_flight = True
+        actions.append(Ask(self._request(named, gone)))
+
+    def _request(self, named: Iterable[PartitionKey], gone: Iterable[PartitionKey]) -> FetchRequest:
+        limits = self._limits()
+        topics: dict[Uuid, FetchTopic] = {}
+        for key in named:
+            topic = topics.setdefault(key.topic_id, FetchTopic(topic="", topic_id=key.topic_id, partitions=[]))
+            topic.partitions.append(_wanted(key, self._copied[key], limits.partition_max_bytes))
+        forgotten: dict[Uuid, ForgottenTopic] = {}
+        for key in gone:
+            left = forgotten.setdefault(key.topic_id, ForgottenTopic(topic="", topic_id=key.topic_id, partitions=[]))
+            left.partitions.append(key.number)
+        return FetchRequest(
+            replica_id=self._local_id,
+            replica_state=ReplicaState(replica_id=self._local_id, replica_epoch=self.broker_epoch),
+            max_wait_ms=0 if self._news else limits.wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+            rack_id="",
+        )
+
+
+def _wanted(key: PartitionKey, copied: _Copied, max_bytes: int) -> FetchPartition:
+    position = copied.position
+    return FetchPartition(
+        partition=key.number,
+        current_leader_epoch=copied.leader_epoch,
+        fetch_offset=position.offset,
+        last_fetched_epoch=position.last_epoch,
+        log_start_offset=position.log_start_offset,
+        partition_max_bytes=max_bytes,
+    )

@@ -1,0 +1,167 @@
+"""Asks the active controller for other in-sync sets: AlterPartition on the event loop. `InSyncRequests` decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from stratalog.broker.lifecycle.controller_channel import Channel
+from stratalog.broker.peers.peer_errors import PeerError
+from stratalog.broker.replicas.leader import Leader
+from stratalog.broker.replication.in_sync_requests import (
+    Answered,
+    Asked,
+    Event,
+    Failed,
+    InSyncRequests,
+    Send,
+    Ticked,
+    Wanted,
+)
+from stratalog.broker.runtime.alarm import Alarm
+from stratalog.hot.replica_state import NO_BROKER_EPOCH, IsrChange
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    BrokerState,
+)
+from stratalog.wire.topic import Uuid
+
+__all__ = ["InSyncAsks"]
+
+_TIMEOUT_MS: Final = 30_000
+
+log = logging.getLogger(__name__)
+
+
+class InSyncAsks:
+    """The `stratalog.broker.replicas.leader.InSyncAsking` of a broker with others."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        leader_epoch: Callable[[], int],
+        image: Callable[[], ClusterImage],
+        monotonic: Callable[[], float],
+        draw: Callable[[], float],
+    ) -> None:
+        """``leader_epoch`` is that of the metadata quorum."""
+        self._channel = channel
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._leader_epoch = leader_epoch
+        self._image = image
+        self._machine = InSyncRequests(draw)
+        self._leaders: dict[PartitionKey, Leader] = {}
+        self._sent: dict[PartitionKey, IsrChange] = {}
+        """The newest change of each partition that has left: a second copy of it is counted."""
+        self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
+        self._closed = False
+
+    def ask(self, leader: Leader, change: IsrChange) -> None:
+        """Have the controller put another set in force; the metadata log has it when it is granted."""
+        self._leaders[leader.key] = leader
+        self._step(Wanted(leader.key, Asked(leader.epoch, change)))
+
+    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the image knows the broker under this epoch, and it is neither fenced nor stopping."""
+        broker = self._image().brokers.brokers.get(broker_id)
+        return broker is not None and broker.is_active and broker_epoch in {NO_BROKER_EPOCH, broker.epoch}
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        self._closed = True
+        self._alarm.cancel()
+
+    # -- driving ----------------------------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        if self._closed:
+            return
+        for action in self._machine.step(event, self._alarm.now_ms()):
+            if isinstance(action, Send):
+                self._send(action.asked)
+                continue
+            leader = self._leaders.get(action.key)
+            if leader is not None and leader.epoch == action.asked.leader_epoch:
+                log.info(
+                    "%s: the controller refuses %s: %s",
+                    leader.topic_partition,
+                    action.asked.change.broker_ids,
+                    action.code.name,
+                )
+                leader.in_sync_refused(action.asked.change, action.code)
+        self._alarm.set(self._machine.wake_at_ms)
+
+    def _send(self, asked: Mapping[PartitionKey, Asked]) -> None:
+        wanted = {key: one for key, one in asked.items() if self._is_wanted(key, one)}
+        settled = {key: ErrorCode.NONE for key in asked if key not in wanted}
+        if not wanted:
+            asyncio.get_running_loop().call_soon(self._step, Answered(ErrorCode.NONE, settled))
+            return
+        for key, one in wanted.items():
+            if self._sent.get(key) is one.change:
+                self._leaders[key].state.ask_again()
+            self._sent[key] = one.change
+        answer = self._channel.ask(self._request(wanted), timeout_ms=_TIMEOUT_MS)
+        answer.add_done_callback(partial(self._answered, settled))
+
+    def _is_wanted(self, key: PartitionKey, asked: Asked) -> bool:
+        """Whether the leader still waits for it; if not, it is forgotten."""
+        leader = self._leaders.get(key)
+        if leader is not None and leader.ended is None and leader.state.pending is asked.change:
+            return True
+        self._leaders.pop(key, None)
+        self._sent.pop(key, None)
+        return False
+
+    def _request(self, wanted: Mapping[PartitionKey, Asked]) -> AlterPartitionRequest:
+        topics: dict[Uuid, AlterPartitionTopic] = {}
+        for key, one in wanted.items():
+            topic = topics.setdefault(key.topic_id, AlterPartitionTopic(topic_id=key.topic_id, partitions=[]))
+            members = one.change.in_sync
+            topic.partitions.append(
+                AlterPartitionPartition(
+                    partition_index=key.number,
+                    leader_epoch=one.leader_epoch,
+                    new_isr=[member.broker_id for member in members],
+                    new_isr_with_epochs=[
+                        BrokerState(broker_id=member.broker_id, broker_epoch=member.broker_epoch) for member in members
+                    ],
+                    partition_epoch=one.change.partition_epoch,
+                )
+            )
+        return AlterPartitionRequest(
+            broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+        )
+
+    def _answered(self, settled: Mapping[PartitionKey, ErrorCode], answer: asyncio.Future[Any]) -> None:
+        if answer.cancelled() or self._closed:
+            return
+        error = answer.exception()
+        if error is not None:
+            if not isinstance(error, PeerError):
+                log.error("in-sync sets cannot be asked for, and are tried again", exc_info=error)
+            self._step(Failed())
+            return
+        response: AlterPartitionResponse = answer.result()
+        code = ErrorCode(response.error_code)
+        if code is ErrorCode.NOT_CONTROLLER:
+            self._channel.not_controller(self._leader_epoch())
+        codes = {
+            PartitionKey(topic.topic_id, one.partition_index): ErrorCode(one.error_code)
+            for topic in response.topics
+            for one in topic.partitions
+        }
+        self._step(Answered(code, {**settled, **codes}))

@@ -1,0 +1,144 @@
+"""Copies from one leader: its requests and answers on the event loop. `Fetching` decides, `Follower` keeps the records."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from stratalog.broker.peers.broker_links import BrokerLinks
+from stratalog.broker.peers.peer_errors import PeerError
+from stratalog.broker.replicas.follower import Follower, LogPosition
+from stratalog.broker.replication.correcting import Correcting
+from stratalog.broker.replication.fetching import Fetching, FetchLimits
+from stratalog.broker.replication.fetching_events import (
+    Answered,
+    Ask,
+    Correct,
+    Event,
+    Failed,
+    Followed,
+    Position,
+    Refused,
+    Released,
+    Taken,
+    Ticked,
+)
+from stratalog.broker.runtime.alarm import Alarm
+from stratalog.metadata.image.partition_index import PartitionKey
+
+__all__ = ["IDS_SINCE", "LeaderFetcher"]
+
+IDS_SINCE = 13
+"""Fetch names topics by id from this version on. Kafka has it since 3.1."""
+
+log = logging.getLogger(__name__)
+
+
+class LeaderFetcher:
+    """The copies from one broker."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        links: BrokerLinks,
+        *,
+        local_id: int,
+        limits: Callable[[], FetchLimits],
+        broker_epoch: Callable[[], int],
+        timeout_ms: int,
+        monotonic: Callable[[], float],
+        draw: Callable[[], float],
+    ) -> None:
+        """``timeout_ms`` bounds the wait for one answer, which the leader holds back for a while."""
+        self._leader_id = leader_id
+        self._links = links
+        self._broker_epoch = broker_epoch
+        self._timeout_ms = timeout_ms
+        self._machine = Fetching(local_id, limits, draw)
+        self._roles: dict[PartitionKey, Follower] = {}
+        self._begun: set[PartitionKey] = set()
+        self._correcting = Correcting(links, leader_id, local_id=local_id, timeout_ms=timeout_ms)
+        self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
+        self._closed = False
+        self._told = False
+
+    def __len__(self) -> int:
+        """The partitions that are copied."""
+        return len(self._roles)
+
+    def follow(self, key: PartitionKey, role: Follower) -> None:
+        """Copy a partition in the role's epoch, from where its log ends when all of it is durable."""
+        self._begun.discard(key)
+        self._roles[key] = role
+        role.settle(self)
+
+    def release(self, key: PartitionKey) -> None:
+        """Copy it no longer."""
+        if self._roles.pop(key, None) is not None:
+            self._begun.discard(key)
+            self._step(Released(key))
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        self._closed = True
+        self._alarm.cancel()
+        self._correcting.close()
+
+    # -- outcomes of roles ------------------------------------------------------------------------------------
+
+    def taken(self, role: Follower, position: LogPosition) -> None:
+        """All that came is in the log."""
+        key = role.key
+        if self._roles.get(key) is not role:
+            return
+        at = Position(*position)
+        if key in self._begun:
+            self._step(Taken(key, role.epoch, at))
+        else:
+            self._begun.add(key)
+            self._step(Followed(key, role.epoch, at))
+
+    def refused(self, role: Follower, position: LogPosition) -> None:
+        """It is to be asked for again."""
+        if self._roles.get(role.key) is role:
+            self._step(Refused(role.key, role.epoch, Position(*position)))
+
+    # -- driving ----------------------------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        if self._closed:
+            return
+        self._machine.broker_epoch = self._broker_epoch()
+        for action in self._machine.step(event, self._alarm.now_ms()):
+            if isinstance(action, Ask):
+                answer = self._links.ask(
+                    self._leader_id, action.request, timeout_ms=self._timeout_ms, version_min=IDS_SINCE
+                )
+                answer.add_done_callback(self._answered)
+                continue
+            role = self._roles.get(action.key)
+            if role is None or role.epoch != action.leader_epoch:
+                continue
+            if isinstance(action, Correct):
+                self._correcting.begin(role, self, is_archived=action.is_archived)
+            else:
+                role.take(action.data, self)
+        self._alarm.set(self._machine.wake_at_ms)
+
+    def _answered(self, answer: asyncio.Future[Any]) -> None:
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is None:
+            self._told = False
+            self._step(Answered(answer.result()))
+            return
+        if not self._closed:
+            if not self._told or not isinstance(error, PeerError):
+                log.warning(
+                    "%d partitions are not copied from broker %d for now: %s", len(self), self._leader_id, error
+                )
+                self._told = True
+            self._step(Failed())
