@@ -43,6 +43,7 @@ from stratalog.wire.schema import Message
 
 if TYPE_CHECKING:
     from stratalog.broker.coordinators.remote_transactions import RemoteTransactions
+    from stratalog.broker.replication.replication import Replication
 
 __all__ = [
     "BrokerParts",
@@ -102,6 +103,10 @@ class BrokerParts(BrokerView, Protocol):
     @property
     def removals(self) -> BackgroundRemoval:
         """Removes files of deleted segments and partitions."""
+
+    @property
+    def replication(self) -> Replication | None:
+        """Its copies of partitions; None where it is a cluster by itself."""
 
     @property
     def tier_watch(self) -> TierWatch:
@@ -189,11 +194,43 @@ def hosted_services(
         purgatory=broker.purgatory,
         dice=broker.dice,
         rework=broker.deep_work.rework,
+        copying=broker.replication,
         segments_open_max=segments_open_max(),
         on_led=on_led,
         on_released=on_released,
         placements=broker.cluster.placements,
     )
+
+
+def new_replication(broker: BrokerParts, cluster: NodeCluster) -> Replication | None:
+    """The copies that a broker makes of others' partitions, if there are other brokers."""
+    membership = cluster.membership
+    if membership is None:
+        return None
+    from stratalog.broker.peers.broker_links import BrokerLinks  # noqa: PLC0415 - a broker by itself copies nothing
+    from stratalog.broker.replication.in_sync_asking import InSyncAsks  # noqa: PLC0415
+    from stratalog.broker.replication.replication import Replication, ReplicationServices  # noqa: PLC0415
+
+    monotonic, draw = broker.clock.monotonic, broker.dice.random
+    asking = InSyncAsks(
+        membership.channel("alter-partition"),
+        node_id=broker.node_id,
+        broker_epoch=lambda: membership.lifecycle.broker_epoch,
+        leader_epoch=lambda: broker.quorum.leader.epoch,
+        image=lambda: broker.image,
+        monotonic=monotonic,
+        draw=draw,
+    )
+    listener = broker.config.roles.inter_broker_listener
+    services = ReplicationServices(
+        config=lambda: broker.config,
+        links=BrokerLinks(lambda: broker.image, listener=listener, new_link=broker.links.link_to("replica-fetcher")),
+        asking=asking,
+        broker_epoch=lambda: membership.lifecycle.broker_epoch,
+        monotonic=monotonic,
+        draw=draw,
+    )
+    return Replication(services)
 
 
 def new_following(

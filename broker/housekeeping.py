@@ -79,6 +79,7 @@ class Housekeeping:
         self._repeat("retention", retention_ms / 1000, self._retain)
         self._repeat("checkpoint", checkpoint_ms / 1000, self._checkpoint)
         self._repeat("copies of groups", LOOK_SECONDS, self.group_copies.look)
+        self._repeat("replicas that lag", config.integer("replica.lag.time.max.ms") / 2000, self._check_lag)
         self._repeat("deleted files", config.integer("log.segment.delete.delay.ms") / 1000, self._remove_doomed)
 
     def stop(self) -> None:
@@ -202,6 +203,9 @@ class Housekeeping:
         log.info(
             "%s: %d segments below offset %d go: %s", unified.topic_partition, count, deletion.offset, deletion.reason
         )
+
+    def _check_lag(self) -> Steps[None]:
+        return self._services.hosted.checking_lag(self._services.config.integer("replica.lag.time.max.ms"))
 
     def _checkpoint(self) -> Steps[None]:
         self._services.directories.hold_ballast()

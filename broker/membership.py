@@ -55,6 +55,7 @@ class Membership:
         """A call of `start` begins it."""
         links, quorum, settings = services.links, services.quorum, services.roles.quorum
         self._services = services
+        self._channels: list[ControllerChannel] = []
         self._beats = self.channel("heartbeat")
         self._requests = self.channel("forwarding")
         self.lifecycle = Lifecycle(
@@ -111,12 +112,14 @@ class Membership:
     def channel(self, purpose: str) -> ControllerChannel:
         """A way to the active controller for one purpose: none waits behind the requests of another."""
         services = self._services
-        return ControllerChannel(
+        channel = ControllerChannel(
             services.quorum,
             listener=services.roles.controller_listeners[0],
             new_link=services.links.link_to(purpose),
             monotonic=services.links.clock.monotonic,
         )
+        self._channels.append(channel)
+        return channel
 
     async def caught_up(self) -> None:
         """Register, and wait until the image has the registration and all before it. Raises `LifecycleEnded`."""
@@ -131,6 +134,5 @@ class Membership:
         """Send nothing any more."""
         self.lifecycle.close()
         self.directory_reports.close()
-        self._placements.close()
-        self._beats.close()
-        self._requests.close()
+        for channel in self._channels:
+            channel.close()

@@ -153,6 +153,7 @@ class Node:
         self.deep_work = DeepWork.in_process(loop)
         self.tiering: Tiering = archive_assembly.new_tiering(self)
         await self._join_cluster()
+        self.replication = assembly.new_replication(self, self.cluster)
         services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
         self.hosted = HostedPartitions(services, self._resolver(self.control.image))
         self.mount: Mount = assembly.new_mount(self)
@@ -193,8 +194,9 @@ class Node:
             await self.server.close(grace_seconds=0)
         for name in {"cluster", "deleted_archives", "mount", "tiering"} & built.keys():
             await built[name].close()
-        for name in {"following", "coordinators", "removals"} & built.keys():
-            built[name].close()
+        for name in {"following", "coordinators", "removals", "replication"} & built.keys():
+            if built[name] is not None:
+                built[name].close()
         if "housekeeping" in built:
             self.housekeeping.stop()
         for name in {"deep_work", "compaction"} & built.keys():
@@ -347,6 +349,8 @@ class Node:
         await self.dispatcher.close()
         self.purgatory.cancel_all()
         self.housekeeping.stop()
+        if self.replication is not None:
+            self.replication.close()
         await self.compaction.close()
         self.removals.close()
         await self.mount.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.control.producer_ids import ProducerIds
@@ -16,6 +16,9 @@ from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.image.brokers_image import ListenerAddress
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.topic import Uuid
+
+if TYPE_CHECKING:
+    from stratalog.broker.membership import Membership
 
 __all__ = ["BrokerHalf", "BrokerState", "NodeCluster"]
 
@@ -58,6 +61,10 @@ class NodeCluster(Protocol):
     @property
     def control(self) -> ControlPlane:
         """Carries commands out where this node's controller is active; elsewhere each is NOT_CONTROLLER."""
+
+    @property
+    def membership(self) -> Membership | None:
+        """The broker's membership among others; None where it is a cluster by itself."""
 
     @property
     def producer_ids(self) -> ProducerIds:

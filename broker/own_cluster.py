@@ -27,6 +27,8 @@ class OwnCluster:
     forwarding: Forwarding | None = None
     placements: Placements | None = None
     """The active controller is always in this process."""
+    membership: None = None
+    """There are no others."""
 
     def __init__(
         self,

@@ -46,7 +46,6 @@ async def _alter(context: Context, request: AlterPartitionReassignmentsRequest) 
             broker.cluster_view(image),
             moves,
             factor_may_change=request.allow_replication_factor_change,
-            replicas_max=broker.topic_rules().replicas_max,
         ),
         source=context.connection,
         size=len(moves),

@@ -49,7 +49,6 @@ async def _create(context: Context, request: CreatePartitionsRequest) -> Message
             image,
             wanted,
             next_int=broker.random_int,
-            replicas_max=broker.topic_rules().replicas_max,
             validate_only=request.validate_only,
             permit=permit(),
         ),

@@ -1,7 +1,7 @@
 """The partitions that this broker hosts: opened, given their roles, reconfigured and deleted as the image says.
 
-A partition is opened when this broker is to lead it. From then on it stays open, and each leader epoch of the image gives
-it a role of its own, or takes the last one away. To open it takes a hundred times as long as all that the image costs, so
+A partition is opened when this broker is to lead it, or to copy it from another. From then on it stays open, and each leader
+epoch of the image gives it a role of its own, or takes the last one away. To open it takes a hundred times as long as all that the image costs, so
 it is put down as due, and opened when there is time: see `stratalog.broker.replicas.due_partitions`.
 """
 
@@ -16,9 +16,10 @@ from functools import partial
 from typing import Protocol
 
 from stratalog.broker.replicas.directories import Directories
-from stratalog.broker.replicas.leader import Leader, Rework
+from stratalog.broker.replicas.follower import Follower
+from stratalog.broker.replicas.leader import NO_FOLLOWERS, InSyncAsking, Leader, Rework
 from stratalog.broker.replicas.led import Led
-from stratalog.broker.replicas.log_opening import LogOpening
+from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.partition_table import PartitionTable
@@ -27,17 +28,37 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory
 from stratalog.hot.config import LogConfig
+from stratalog.hot.replica_state import NO_BROKER_EPOCH
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["HostedPartitions", "HostedServices", "Placements"]
+__all__ = ["Copying", "HostedPartitions", "HostedServices", "Placements"]
 
 _UUID_BYTES = 16
 
 log = logging.getLogger(__name__)
+
+
+class Copying(Protocol):
+    """The part of a broker that copies partitions from other brokers."""
+
+    @property
+    def asking(self) -> InSyncAsking:
+        """The way to the controller for leaders."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The registration of this broker."""
+
+    def follow(self, role: Follower, /) -> None:
+        """Copy a partition from the leader of its role."""
+
+    def release(self, key: PartitionKey, /) -> None:
+        """Copy a partition no longer; nothing happens to one that is not copied."""
 
 
 class Placements(Protocol):
@@ -63,6 +84,8 @@ class HostedServices:
     purgatory: Purgatory
     dice: random.Random
     rework: Rework
+    copying: Copying | None
+    """None for a broker that is a cluster by itself."""
     segments_open_max: int
     """How many files of segments may be held open."""
     on_led: Callable[[UnifiedLog, Led], None]
@@ -131,7 +154,7 @@ class HostedPartitions:
             image = self._services.image()
             topic = image.topics.by_id.get(due.topic_id)
             state = None if topic is None else topic.partitions.get(due.number)
-            if topic is None or state is None or state.leader != self._services.node_id:
+            if topic is None or state is None or self._services.node_id not in state.replicas:
                 continue
             of_settings = due.topic_id, self._resolver, image.topic_configs(topic.name)
             if settings is None or settings[0] != of_settings:
@@ -153,18 +176,41 @@ class HostedPartitions:
         unified = self.table.get(name)
         if unified is not None:
             self._tell_place(topic.topic_id, unified, state)
-        if state.leader != self._services.node_id:
-            self.table.due.discard(topic.name, number)
-            if unified is not None and unified.partition.leader is not None:
-                self._services.on_released(unified)
-                unified.partition.resign()
-        elif unified is None:
-            self.table.due.add(topic.name, topic.topic_id, number)
+        node_id = self._services.node_id
+        if unified is None:
+            if state.leader == node_id or (node_id in state.replicas and len(state.replicas) > 1):
+                self.table.due.add(topic.name, topic.topic_id, number)
+            else:
+                self.table.due.discard(topic.name, number)
+        elif state.leader != node_id:
+            self._lead_no_longer(unified, state)
         elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
+            self._copy_no_longer(unified)
             self._lead(unified.partition, state)
             self._services.on_led(unified, Led.RENEWED)
         else:
             unified.partition.leader.in_sync_changed(state.in_sync_replicas, state.partition_epoch)
+
+    def _lead_no_longer(self, unified: UnifiedLog, state: PartitionImage) -> None:
+        """Another broker leads, or none: end this one's leadership, and copy the log of the leader."""
+        partition, follower = unified.partition, unified.partition.follower
+        if partition.leader is not None:
+            self._services.on_released(unified)
+        if self._services.copying is None or state.leader < 0 or self._services.node_id not in state.replicas:
+            self._copy_no_longer(unified)
+            partition.resign()
+        elif follower is None or (follower.epoch, follower.leader_id) != (state.leader_epoch, state.leader):
+            self._copy(partition, state)
+
+    def _copy(self, partition: Partition, state: PartitionImage) -> None:
+        copying = self._services.copying
+        if copying is not None:
+            copying.follow(partition.follow(state.leader, state.leader_epoch))
+
+    def _copy_no_longer(self, unified: UnifiedLog) -> None:
+        copying = self._services.copying
+        if copying is not None and unified.partition.follower is not None:
+            copying.release(unified.partition.follower.key)
 
     def retry_unopened(self, image: ClusterImage) -> None:
         """Open what a full disk kept from being opened."""
@@ -188,14 +234,25 @@ class HostedPartitions:
         The roles of this moment end, also if the steps come later: an image may have given others meanwhile, and these stay.
         """
         self.table.due.clear()
-        return self._ending([(one, one.partition.leader) for one in self.table])
+        return self._ending([(one, one.partition.leader or one.partition.follower) for one in self.table])
 
-    def _ending(self, roles: Sequence[tuple[UnifiedLog, Leader | None]]) -> Generator[None, None, None]:
+    def _ending(self, roles: Sequence[tuple[UnifiedLog, Leader | Follower | None]]) -> Generator[None, None, None]:
         """End these roles, those that still stand; yields after each."""
         for unified, role in roles:
-            if role is not None and unified.partition.leader is role:
+            if role is None or role not in {unified.partition.leader, unified.partition.follower}:
+                continue
+            if unified.partition.leader is role:
                 self._services.on_released(unified)
-                unified.partition.resign()
+            self._copy_no_longer(unified)
+            unified.partition.resign()
+            yield
+
+    def checking_lag(self, replica_lag_time_max_ms: int) -> Generator[None, None, None]:
+        """Have leaders ask for in-sync sets without members that have not caught up for so long; yields after each."""
+        for unified in self.table:
+            leader = unified.partition.leader
+            if leader is not None and leader.state.has_followers:
+                leader.check_lag(replica_lag_time_max_ms)
                 yield
 
     def deleting(self, topic: str) -> Generator[None, None, None]:
@@ -216,17 +273,25 @@ class HostedPartitions:
         partition = Partition(
             opened.log,
             directory=opened.directory.writer,
-            high_watermark=opened.log.flushed_offset,
+            high_watermark=_first_high_watermark(opened, state),
             clock=services.clock,
             rework=services.rework,
+            asking=NO_FOLLOWERS if services.copying is None else services.copying.asking,
         )
-        self._lead(partition, state)
         unified = UnifiedLog(partition, services.metrics.topic(topic.name))
         partition.watchers.add(partial(services.purgatory.check, unified))
+        if services.copying is not None:
+            partition.end_watchers.add(partial(services.purgatory.check, partition))
+        leads = state.leader == services.node_id
+        if leads:
+            self._lead(partition, state)
         self.table.add(unified)
         self._tell_place(topic.topic_id, unified, state)
         self._opening.sync_recovered(opened, partition)  # the first append waits for it
-        services.on_led(unified, opened.led)
+        if leads:
+            services.on_led(unified, opened.led)
+        elif state.leader >= 0:
+            self._copy(partition, state)
         for missing in opened.log.missing_ranges():
             log.error("%s", unified.missing_sentence(missing))
 
@@ -248,10 +313,12 @@ class HostedPartitions:
             replicas=state.replicas,
             in_sync=state.in_sync_replicas,
             partition_epoch=state.partition_epoch,
+            broker_epoch=NO_BROKER_EPOCH if self._services.copying is None else self._services.copying.broker_epoch,
         )
 
     def _delete(self, unified: UnifiedLog) -> None:
         services = self._services
+        self._copy_no_longer(unified)
         services.on_released(unified)
         if services.placements is not None:
             services.placements.gone(unified.topic_id, unified.topic_partition.partition)
@@ -264,3 +331,16 @@ class HostedPartitions:
             directory.files.doom_partition(unified.topic_partition, os.urandom(_UUID_BYTES))
         except OSError as error:
             directory.writer.report(error)
+
+
+def _first_high_watermark(opened: OpenedLog, state: PartitionImage) -> int:
+    """What is known to be committed of a log that has just been opened.
+
+    An only replica has committed all that it has on the disk. Of several, the others decide about what lies above the mark that
+    was written down last.
+    """
+    log_ = opened.log
+    if len(state.replicas) == 1:
+        return log_.flushed_offset
+    kept = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
+    return min(max(kept, log_.log_start_offset), log_.flushed_offset)

@@ -24,10 +24,11 @@ __all__ = ["ClusterView", "Held", "Partitions", "ReplicationSettings", "TopicSet
 
 
 class ReplicationSettings(NamedTuple):
-    """The settings of a topic that bear on its replicas: min.insync.replicas, unclean.leader.election.enable."""
+    """The settings of a topic that bear on its replicas: min.insync.replicas, unclean.leader.election.enable, remote.storage.enable."""
 
     min_in_sync_replicas: int = 1
     unclean_allowed: bool = False
+    is_tiered: bool = False
 
 
 TopicSettings = Callable[[str], ReplicationSettings]
@@ -59,7 +60,9 @@ def _replication_settings(resolver: ConfigResolver, overrides: Mapping[str, str]
     entries = resolver.resolve(overrides)
     at_least = entries["min.insync.replicas"].value
     return ReplicationSettings(
-        at_least if isinstance(at_least, int) else 1, bool(entries["unclean.leader.election.enable"].value)
+        at_least if isinstance(at_least, int) else 1,
+        bool(entries["unclean.leader.election.enable"].value),
+        bool(entries["remote.storage.enable"].value),
     )
 
 

@@ -14,14 +14,11 @@ from typing import Final, TypeVar
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["REPLICAS_MAX", "NextInt", "check_assignment", "check_replica_count", "place_replicas"]
+__all__ = ["NextInt", "check_assignment", "check_replica_count", "place_replicas"]
 
 NextInt = Callable[[int], int]
 
 T = TypeVar("T")
-
-REPLICAS_MAX: Final = 1
-"""The replicas of a partition that this release keeps: more would never join the in-sync set."""
 
 _NO_RACK: Final = -1
 
@@ -123,12 +120,12 @@ def _shuffle(items: list[T], next_int: NextInt) -> None:
         items[last], items[other] = items[other], items[last]
 
 
-def check_replica_count(count: int, replicas_max: int) -> None:
-    """Raise `KafkaError` INVALID_REPLICATION_FACTOR if a partition would have more replicas than are kept."""
-    if count > replicas_max:
+def check_replica_count(count: int, *, is_tiered: bool) -> None:
+    """Raise `KafkaError` INVALID_REPLICATION_FACTOR for more replicas than a partition of such a topic can have."""
+    if is_tiered and count > 1:
         why = (
-            f"A replication factor of {count} cannot be kept: this release keeps {replicas_max} replica(s) of each "
-            f"partition; ask for {replicas_max}."
+            f"A replication factor of {count} cannot be kept with remote.storage.enable=true: in this release a tiered topic "
+            "has one replica of each partition on a disk, and its archive."
         )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
 

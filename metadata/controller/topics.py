@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Final
 
 from stratalog.metadata.controller.placement import (
-    REPLICAS_MAX,
     NextInt,
     check_assignment,
     check_replica_count,
@@ -83,7 +82,6 @@ class TopicRules:
     resolver: ConfigResolver
     default_partition_count: int = 1
     default_replication_factor: int = 1
-    replicas_max: int = REPLICAS_MAX
     tiering_enabled: bool = True
     policy: Callable[[NewTopic], str | None] | None = None
     """Says why a topic is refused; clients get POLICY_VIOLATION."""
@@ -149,7 +147,9 @@ def _create(
     configs = _checked_configs(topic, rules)
     brokers = image.brokers
     replicas = _assigned(topic, brokers) if topic.assignments else _placed(topic, rules, brokers, next_int)
-    check_replica_count(len(replicas[0]), rules.replicas_max)
+    check_replica_count(
+        len(replicas[0]), is_tiered=bool(rules.resolver.resolve(configs)["remote.storage.enable"].value)
+    )
     partitions = [_new_partition(brokers, each) for each in replicas]
     violation = rules.policy(topic) if rules.policy is not None else None
     if violation is not None:
@@ -250,7 +250,6 @@ def creating_partitions(
     wanted: Sequence[NewPartitions],
     *,
     next_int: NextInt,
-    replicas_max: int = REPLICAS_MAX,
     validate_only: bool = False,
     permit: Permit = no_limit,
 ) -> Steps[tuple[tuple[str, Failure | None], ...]]:
@@ -267,9 +266,7 @@ def creating_partitions(
             if topic is not None and each.total - len(topic.partitions) > room:
                 why = "Excessively large number of partitions per request."
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
-            added = new_partitions(
-                image, name, each.total, each.assignments, next_int=next_int, replicas_max=replicas_max
-            ).records
+            added = new_partitions(image, name, each.total, each.assignments, next_int=next_int).records
             permit(len(added))
         except KafkaError as error:
             results.append((name, failure_of(error)))
@@ -291,7 +288,6 @@ def new_partitions(
     assignments: Sequence[Sequence[int]] | None,
     *,
     next_int: NextInt,
-    replicas_max: int = REPLICAS_MAX,
 ) -> Decision[None]:
     """Give a topic more partitions, ``total`` in the end. Raises `KafkaError` with Kafka's texts."""
     topic = image.topics.by_name.get(name)
@@ -326,7 +322,6 @@ def new_partitions(
                     "controlled shutdown."
                 )
                 raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-    check_replica_count(factor, replicas_max)
     records = tuple(
         _new_partition(image.brokers, replicas).to_record(topic.topic_id, present + index)
         for index, replicas in enumerate(placed)

@@ -14,6 +14,7 @@ def test_each_form_has_all_that_a_broker_asks_of_its_cluster(form):
     assert offered == {
         "broker_state",
         "control",
+        "membership",
         "producer_ids",
         "forwarding",
         "placements",

@@ -60,7 +60,7 @@ def cluster(start_of) -> Callable[..., ClusterImage]:
 @pytest.fixture
 def rules() -> TopicRules:
     """Kafka's defaults for new topics, of any replication factor."""
-    return TopicRules(resolver=ConfigResolver.for_topics(), replicas_max=99)
+    return TopicRules(resolver=ConfigResolver.for_topics())
 
 
 @pytest.fixture

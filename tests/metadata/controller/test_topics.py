@@ -275,7 +275,7 @@ class TestNewPartitions:
 
     def test_partitions_are_added_behind_the_present_ones(self, image):
         """Numbers go on, the replication factor stays."""
-        after = image.apply(new_partitions(image, "t", 4, None, next_int=lambda _: 0, replicas_max=2).records)
+        after = image.apply(new_partitions(image, "t", 4, None, next_int=lambda _: 0).records)
         partitions = after.topics.by_name["t"].partitions
         assert set(partitions) == {0, 1, 2, 3}
         assert len(partitions[3].replicas) == 2
@@ -283,7 +283,7 @@ class TestNewPartitions:
 
     def test_an_assignment_is_kept_as_given(self, image):
         """The caller says where they go."""
-        after = image.apply(new_partitions(image, "t", 3, [[2, 1]], next_int=lambda _: 0, replicas_max=2).records)
+        after = image.apply(new_partitions(image, "t", 3, [[2, 1]], next_int=lambda _: 0).records)
         assert after.topics.partition("t", 2).replicas == (2, 1)
 
     @pytest.mark.parametrize(
