@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.metadata.controller.placement import REPLICAS_MAX, check_replica_count, place_replicas
+from stratalog.metadata.controller.placement import check_replica_count, place_replicas
 from stratalog.metadata.image.brokers_image import BrokerImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -85,19 +85,12 @@ def test_replicas_differ_and_leaderships_are_even(shape, partitions, rack_count,
             assert max(leaders.values()) - min(leaders[each] for each in range(broker_count)) <= 1
 
 
-@pytest.mark.parametrize(
-    ("count", "replicas_max", "is_kept"), [(1, 1, True), (2, 1, False), (3, 3, True), (4, 3, False)]
-)
-def test_more_replicas_than_are_kept_are_refused(count, replicas_max, is_kept):
-    """With a sentence that says how many are."""
+@pytest.mark.parametrize(("count", "is_tiered", "is_kept"), [(1, True, True), (2, True, False), (4, False, True)])
+def test_more_replicas_of_a_tiered_partition_are_refused(count, is_tiered, is_kept):
+    """No replica starts from the archive in this release."""
     if is_kept:
-        check_replica_count(count, replicas_max)
+        check_replica_count(count, is_tiered=is_tiered)
         return
-    with pytest.raises(KafkaError, match=rf"keeps {replicas_max} replica\(s\)") as caught:
-        check_replica_count(count, replicas_max)
+    with pytest.raises(KafkaError, match=r"with remote\.storage\.enable=true") as caught:
+        check_replica_count(count, is_tiered=is_tiered)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
-
-
-def test_this_release_keeps_one():
-    """Decision 0058. Replication raises it."""
-    assert REPLICAS_MAX == 1

@@ -20,10 +20,10 @@ def one(world):
     return one
 
 
-def move(one, *replicas, partition=T0, replicas_max=99, **options):
+def move(one, *replicas, partition=T0, **options):
     """Ask for a move; what is wrong with it."""
     asked = [Move(partition, replicas)]
-    return one.do(reassign_partitions(one.view, asked, replicas_max=replicas_max, **options))[0]
+    return one.do(reassign_partitions(one.view, asked, **options))[0]
 
 
 def stop(one):
@@ -118,16 +118,9 @@ def test_where_a_partition_lies_already_it_stays_without_a_record(one):
         (
             (2, 3),
             ("t", 0),
-            {"factor_may_change": False, "replicas_max": 1},
+            {"factor_may_change": False},
             "INVALID_REPLICATION_FACTOR",
             "The replication factor is changed from 1 to 2",
-        ),
-        (
-            (1, 2),
-            ("t", 0),
-            {"replicas_max": 1},
-            "INVALID_REPLICATION_FACTOR",
-            "A replication factor of 2 cannot be kept: this release keeps 1 replica(s) of each partition; ask for 1.",
         ),
     ],
 )
@@ -136,6 +129,15 @@ def test_refusals_come_in_kafkas_order(one, replicas, partition, options, code, 
     failure = move(one, *replicas, partition=TopicPartition(*partition), **options)
     assert (failure.code.name, failure.message) == (code, sentence)
     assert moving(one) == ((1,), (), ())
+
+
+def test_a_tiered_partition_is_not_moved(world):
+    """While it moves it has two replicas, and none starts from the archive."""
+    one = world(tiered=True)
+    one.start(1, 2)
+    one.topic("t", (1,))
+    assert move(one, 2).code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert move(one, 1) is None
 
 
 def test_the_factor_that_may_not_change_is_that_of_the_move_under_way(one):

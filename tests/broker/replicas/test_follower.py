@@ -1,0 +1,226 @@
+"""The role of a follower: what its leader sends goes into the log, and the log says when there may be more."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.broker.replicas.follower import LogPosition, cut_to
+from stratalog.hot.config import LONG_MAX
+from stratalog.hot.state.leader_epochs import EpochEnd
+from stratalog.wire.batch import Record, assign_offset, build_batch
+from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
+from tests.broker.replicas.leader_rig import Bench
+
+LEADER, NOW_MS = 7, 1_700_000_000_000
+
+
+def batch(offset, count=1, epoch=5):
+    """Records as a leader stores them."""
+    records = [Record(number, NOW_MS, None, b"v%d" % (offset + number)) for number in range(count)]
+    built = build_batch(records)
+    assign_offset(built, 0, offset, len(built) - 12, epoch)
+    return bytes(built)
+
+
+def leading(bench, count):
+    """So many records of its own, in epoch 4, on the disk."""
+    for number in range(count):
+        bench.append(str(number), build_batch([Record(0, NOW_MS, None, b"own")]), acks=1)
+    bench.disk.write()
+    bench.disk.flush()
+
+
+def data(*batches, high_watermark=0, log_start=0, diverging=None):
+    return PartitionData(
+        partition_index=0,
+        high_watermark=high_watermark,
+        log_start_offset=log_start,
+        diverging_epoch=None if diverging is None else EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+        records=memoryview(b"".join(batches)),
+    )
+
+
+class Heard:
+    """The outcomes that a role has told."""
+
+    def __init__(self):
+        self.told = []
+
+    def taken(self, _role, position):
+        self.told.append(("taken", *position))
+
+    def refused(self, _role, position):
+        self.told.append(("refused", *position))
+
+
+@pytest.fixture
+def heard():
+    """Who hears of outcomes."""
+    return Heard()
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """A partition that follows broker 7 in epoch 5."""
+    return following(str(tmp_path / "t-0"))
+
+
+def following(path, **config):
+    one = Bench(path, **config)
+    one.partition.follow(LEADER, 5)
+    return one
+
+
+def test_with_sync_on_ack_more_is_asked_for_when_the_records_are_on_the_disk(bench, heard):
+    """Written is not enough: the leader takes the offset for what a power cut leaves."""
+    role = bench.partition.follower
+    role.take(data(batch(0, 3), high_watermark=2), heard)
+    bench.disk.write()
+    assert (heard.told, bench.partition.high_watermark) == ([], 0)
+    bench.disk.flush()
+    assert heard.told == [("taken", 3, 5, 0)]
+    assert bench.partition.high_watermark == 2
+
+
+def test_without_sync_on_ack_the_file_is_enough(tmp_path, heard):
+    """Kafka's page-cache mode."""
+    bench = following(str(tmp_path / "t-0"), flush_messages=LONG_MAX)
+    bench.partition.follower.take(data(batch(0)), heard)
+    assert heard.told == []
+    bench.disk.write()
+    assert heard.told == [("taken", 1, 5, 0)]
+
+
+def test_news_without_records_is_taken_at_once(bench, heard):
+    """The high watermark ends with the own log."""
+    role = bench.partition.follower
+    role.take(data(batch(0, 4)), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    role.take(data(high_watermark=9, log_start=3), heard)
+    assert heard.told[-1] == ("taken", 4, 5, 3)
+    assert (bench.partition.high_watermark, bench.partition.log.log_start_offset) == (4, 3)
+
+
+def test_the_first_position_is_told_when_what_an_earlier_role_left_is_durable(tmp_path, heard):
+    """A former leader has records that were not synced, or not even written."""
+    bench = Bench(str(tmp_path / "t-0"))
+    bench.append("a", build_batch([Record(0, NOW_MS, None, b"own")]), acks=1)
+    role = bench.partition.follow(LEADER, 6)
+    role.settle(heard)
+    assert heard.told == []
+    assert bench.disk.asked_to_sync == [bench.partition]
+    bench.disk.write()
+    bench.disk.flush()
+    assert heard.told == [("taken", 1, 4, 0)]
+
+
+def test_where_histories_part_the_log_is_cut_by_epochs(tmp_path, heard):
+    """And never to the high watermark: what is below the leader's end of the epoch stays."""
+    bench = Bench(str(tmp_path / "t-0"))
+    leading(bench, 3)
+    role = bench.partition.follow(LEADER, 6)
+    role.take(data(diverging=(4, 2)), heard)
+    assert heard.told == [("taken", 2, 4, 0)]
+    assert bench.partition.log.log_end_offset == 2
+
+
+def test_an_epoch_in_which_a_leader_wrote_nothing_is_given_up(tmp_path, heard):
+    """Else its follower would name an epoch for ever that the next leader does not have."""
+    bench = Bench(str(tmp_path / "t-0"))
+    leading(bench, 1)
+    bench.partition.lead(1, 9, replicas=(1, LEADER), in_sync=(1, LEADER))
+    role = bench.partition.follow(LEADER, 10)
+    assert role.position.last_epoch == 9
+    role.take(data(diverging=(4, 1)), heard)
+    assert heard.told == [("taken", 1, 4, 0)]
+
+
+def test_what_cannot_be_appended_is_refused(bench, heard, caplog):
+    """A damaged batch, and one that is not the next; the log stays as it is."""
+    role = bench.partition.follower
+    damaged = bytearray(batch(0))
+    damaged[-1] ^= 1
+    role.take(data(bytes(damaged)), heard)
+    role.take(data(batch(0)), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    role.take(data(batch(0)), heard)
+    assert [one[:2] for one in heard.told] == [("refused", 0), ("taken", 1), ("refused", 1)]
+    assert "cannot be appended" in caplog.text
+
+
+def test_a_role_that_was_taken_down_takes_nothing(bench, heard):
+    """Neither an answer that was on its way nor the end of a sync."""
+    role = bench.partition.follower
+    role.take(data(batch(0)), heard)
+    bench.partition.follow(LEADER, 6)
+    bench.disk.write()
+    bench.disk.flush()
+    role.take(data(batch(1)), heard)
+    assert heard.told == []
+    assert bench.partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize(("start", "end", "position"), [(0, 2, (2, 4, 0)), (1, 3, (3, 4, 1)), (8, 20, (8, -1, 8))])
+def test_a_position_outside_the_leaders_log_is_moved_into_it(tmp_path, start, end, position):
+    """Cut to a shorter log, begun anew behind what is deleted there, or left as it is with another start."""
+    bench = Bench(str(tmp_path / "t-0"))
+    leading(bench, 3)
+    role = bench.partition.follow(LEADER, 6)
+    role.move_into(start, end)
+    assert role.position == LogPosition(*position)
+
+
+def test_a_new_leader_counts_what_it_has_written_where_that_is_enough(tmp_path):
+    """In page-cache mode a follower told the leader its written end; as leader it has no less."""
+    bench = following(str(tmp_path / "t-0"), flush_messages=LONG_MAX)
+    bench.partition.follower.take(data(batch(0, 2)), Heard())
+    bench.disk.write()
+    bench.partition.lead(1, 6, replicas=(1,), in_sync=(1,))
+    assert bench.partition.high_watermark == 2
+
+
+EPOCHS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=4)
+
+
+def history(steps):
+    """The first offset of each epoch, and the end."""
+    starts, offset, epoch = {}, 0, 0
+    for more, count in steps:
+        epoch += more
+        starts[epoch] = offset
+        offset += count
+    return starts, offset
+
+
+def end_of(starts, log_end, epoch):
+    """Kafka's answer: the largest epoch not above, and where it ends."""
+    known = [one for one in starts if one <= epoch]
+    later = [one for one in starts if one > epoch]
+    end = starts[min(later)] if later else log_end
+    return (max(known), end) if known else (-1, -1) if not later else (epoch, end)
+
+
+@given(EPOCHS, EPOCHS, EPOCHS)
+def test_repeated_cuts_end_where_histories_part(common, ours, theirs):
+    """Two logs with a common beginning and epochs of their own behind it: nothing common is cut, nothing forked is left."""
+    shared, shared_end = history(common)
+    top = max(shared)
+    own, leaders = dict(shared), dict(shared)
+    own_end = leaders_end = shared_end
+    for number, (more, count) in enumerate(ours):
+        own[top + 2 * (more + 3 * number) + 1] = own_end
+        own_end += count
+    for number, (more, count) in enumerate(theirs):
+        leaders[top + 2 * (more + 3 * number)] = leaders_end
+        leaders_end += count
+    for _ in range(20):
+        last = max(own)
+        epoch, end = end_of(leaders, leaders_end, last)
+        if epoch == last and end >= own_end:
+            break
+        cut = cut_to(EpochEndOffset(epoch=epoch, end_offset=end), EpochEnd(*end_of(own, own_end, epoch)), own_end)
+        own_end = min(own_end, cut)
+        own = {one: start for one, start in own.items() if start < own_end}
+    assert (own, own_end) == (shared, shared_end)
