@@ -255,11 +255,11 @@ class LogDirectory:
         leader_epoch_max: int = LEADER_EPOCH_MAX,
         refuse_damage: bool = False,
         unsynced_may_go: bool = False,
+        others_have_it: bool = False,
     ) -> Log:
-        """Open (or create) one log with what the checkpoints say of it.
+        """Open (or create) one log with what the checkpoints say of it. Raises `OSError`, `Corrupt`.
 
-        ``leader_epoch_max`` is the partition's newest epoch, ``refuse_damage`` and ``unsynced_may_go`` are as in `OpenRequest`.
-        Raises `OSError`, `Corrupt`.
+        ``leader_epoch_max`` is the partition's newest epoch; the last three are as in `OpenRequest`.
         """
         known_gaps_below = self._known_gaps_below(topic_partition, config)
         cleaned = self._gaps_unknown or bool(known_gaps_below) or topic_partition in self.cleaner_offsets
@@ -281,6 +281,7 @@ class LogDirectory:
             refuse_damage=refuse_damage,
             durable_end=self._durable_end(topic_partition),
             unsynced_may_go=unsynced_may_go,
+            others_have_it=others_have_it,
         )
 
     def _known_gaps_below(self, name: TopicPartition, config: LogConfig) -> int | None:
@@ -391,13 +392,12 @@ class LogDirectory:
     # -- deleting a partition -----------------------------------------------------------------------------
 
     def doom_partition(self, topic_partition: TopicPartition, unique: Uuid) -> str:
-        """Rename a partition's directory for deletion, durably; ``unique`` keeps a re-created one apart.
+        """Rename a partition's directory for deletion, durably, and return the new path. Raises `OSError`.
 
-        Its log must have been abandoned. Returns the new path. Raises `OSError`.
+        Its log must have been abandoned. ``unique`` keeps a re-created one apart.
         """
         end = f".{unique.hex()}{DELETE_SUFFIX}"
-        name = directory_name(topic_partition)[: 255 - len(end)] + end
-        target = f"{self.path}/{name}"
+        target = f"{self.path}/{directory_name(topic_partition)[: 255 - len(end)]}{end}"
         self.files.rename(self.partition_path(topic_partition), target)
         self.files.sync_directory(self.path)
         self.doomed.append(target)

@@ -182,6 +182,8 @@ class HostedPartitions:
                 self.table.due.add(topic.name, topic.topic_id, number)
             else:
                 self.table.due.discard(topic.name, number)
+        elif node_id not in state.replicas and self._services.copying is not None:
+            self._remove(unified, state)
         elif state.leader != node_id:
             self._lead_no_longer(unified, state)
         elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
@@ -191,12 +193,17 @@ class HostedPartitions:
         else:
             unified.partition.leader.in_sync_changed(state.in_sync_replicas, state.partition_epoch)
 
+    def _remove(self, unified: UnifiedLog, state: PartitionImage) -> None:
+        """A committed record gives the partition to other brokers, which have all of it: its files go here."""
+        log.info("%s lies on brokers %s from now on, its log is removed here", unified.topic_partition, state.replicas)
+        self._delete(unified)
+
     def _lead_no_longer(self, unified: UnifiedLog, state: PartitionImage) -> None:
         """Another broker leads, or none: end this one's leadership, and copy the log of the leader."""
         partition, follower = unified.partition, unified.partition.follower
         if partition.leader is not None:
             self._services.on_released(unified)
-        if self._services.copying is None or state.leader < 0 or self._services.node_id not in state.replicas:
+        if self._services.copying is None or state.leader < 0:
             self._copy_no_longer(unified)
             partition.resign()
         elif follower is None or (follower.epoch, follower.leader_id) != (state.leader_epoch, state.leader):
@@ -267,7 +274,13 @@ class HostedPartitions:
 
     def _open(self, topic: TopicImage, name: TopicPartition, state: PartitionImage, config: LogConfig) -> None:
         services = self._services
-        opened = self._opening.open(name, topic.topic_id, config, leader_epoch_max=state.leader_epoch)
+        opened = self._opening.open(
+            name,
+            topic.topic_id,
+            config,
+            leader_epoch_max=state.leader_epoch,
+            others_have_it=len(state.replicas) > 1,
+        )
         if opened is None:
             return
         partition = Partition(

@@ -70,11 +70,18 @@ class LogOpening:
         self._recovery.tell()
 
     def open(
-        self, name: TopicPartition, topic_id: Uuid, config: LogConfig, *, leader_epoch_max: int
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        *,
+        leader_epoch_max: int,
+        others_have_it: bool = False,
     ) -> OpenedLog | None:
         """Open the log of a partition, or begin it; None if that fails, which the table then says to clients.
 
-        ``leader_epoch_max`` is above every epoch that the log may hold.
+        ``leader_epoch_max`` is above every epoch that the log may hold; ``others_have_it`` says that there are other
+        replicas, from which the log is copied again behind damage.
         """
         directories = self._directories
         try:
@@ -95,6 +102,7 @@ class LogOpening:
                 now_ms=self._clock.wall_ms(),
                 cache=self._cache,
                 leader_epoch_max=leader_epoch_max,
+                others_have_it=others_have_it,
             )
         except Exception as error:  # noqa: BLE001 - any mistake: one log that cannot be opened stops no other
             if led is Led.LOST:

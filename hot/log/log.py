@@ -103,6 +103,7 @@ class Log:
         refuse_damage: bool = False,
         durable_end: int = OFFSET_MAX,
         unsynced_may_go: bool = False,
+        others_have_it: bool = False,
     ) -> Log:
         """Open the log in ``directory``, creating it if there is none, and recover what the last stop left.
 
@@ -114,7 +115,7 @@ class Log:
         request = OpenRequest(
             directory, topic_partition, topic_id, config, files, cache, now_ms, clean, recovery_point, log_start_offset,
             may_have_gaps, summary, known_gaps_below, leader_epoch_max, refuse_damage, durable_end,
-            unsynced_may_go,
+            unsynced_may_go, others_have_it,
         )  # fmt: skip
         place = LogPlace(directory, topic_partition, topic_id, config, files, cache)
         return cls(place, load_log(request), cleaned=may_have_gaps)

@@ -48,6 +48,11 @@ class OpenRequest(NamedTuple):
     unsynced_may_go: bool = False
     """Refuse nothing above the recovery point: no node relies on what this log may not have synced."""
 
+    others_have_it: bool = False
+    """Other replicas have the log: it ends before damage, and is copied from there on. To go on above it in the same leader
+    epoch would make two logs of one history.
+    """
+
     @property
     def gaps_below(self) -> int:
         """Offsets may be missing below this one: where the cleaner was, or where it is not known that it was not."""

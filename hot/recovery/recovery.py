@@ -102,8 +102,8 @@ def load_log(request: OpenRequest) -> LoadedLog:
             return loaded
     loading = _Loading(request)
     entries = _scan(loading)
-    named = any(entry.name == TRUNCATION for entry in entries)
-    truncated_to = read_truncation(request.files, request.directory) if named else None
+    is_cut = any(entry.name == TRUNCATION for entry in entries)
+    truncated_to = read_truncation(request.files, request.directory) if is_cut else None
     if truncated_to is not None and truncated_to < request.recovery_point:
         loading.request = request._replace(recovery_point=truncated_to)
     lost = lost_logs(request, entries)
@@ -176,9 +176,6 @@ def _create(loading: _Loading) -> None:
     loading.created += [identity, segment.file]
     loading.segments.append(segment)
     loading.end_offset = loading.state.end_offset = start
-
-
-# -- frozen segments -------------------------------------------------------------------------------------------
 
 
 def _check_frozen(loading: _Loading, *, trusted: bool) -> None:
@@ -362,8 +359,12 @@ def _end_log_at(loading: _Loading, number: int, position: int) -> None:
 def _resume_above(loading: _Loading, offset: int) -> None:
     """Flushed offsets were lost: an empty batch takes their place, as the cleaner leaves them, and the log goes on.
 
-    If they are more than a segment can hold, a new segment begins above them, and the gap is known.
+    More than a segment can hold begin a new one. Where other replicas have them the log ends here: an own batch would
+    stand in the leader's epoch, and no cut by epochs would find it.
     """
+    if loading.request.others_have_it:
+        loading.report.resume_offset = loading.end_offset
+        return
     segment, request = loading.segments[-1], loading.request
     epoch = max(loading.epochs.latest_epoch, 0)
     if offset - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
@@ -405,8 +406,7 @@ def _settle(loading: _Loading, entries: list[Entry]) -> None:
     loading.changed |= loading.frozen.changed
     loading.epochs.truncate_from_end(loading.end_offset)
     loading.epochs.truncate_from_start(_log_start(loading))
-    bases = [segment.base_offset for segment in loading.segments]
-    for offset in stray_snapshots(loading.snapshots, bases, loading.end_offset):
+    for offset in stray_snapshots(loading.snapshots, [one.base_offset for one in loading.segments], loading.end_offset):
         files.unlink(segment_path(loading.base, offset, SNAPSHOT))
         loading.snapshots.remove(offset)
     active = loading.segments[-1]

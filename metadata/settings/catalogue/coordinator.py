@@ -20,7 +20,7 @@ from stratalog.metadata.settings.catalogue.validators import IgnoreCaseOneOf, Li
 __all__ = ["COORDINATOR_SETTINGS"]
 
 _GATHERED: Final = "what one turn of the event loop brings is written together"
-_NO_REPLICAS: Final = "there is one replica of each partition in this release"
+_NO_REPLICAS: Final = "a commit waits as long as its client does"
 _IN_SLICES: Final = "partitions are loaded in slices of time, so that no other request waits for them"
 _NO_POOL: Final = "one process is one event loop; there are no thread pools to size"
 _POLICIES: Final = ("disabled", "downgrade", "upgrade", "bidirectional")

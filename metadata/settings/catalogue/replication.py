@@ -18,43 +18,47 @@ from stratalog.metadata.settings.catalogue.validators import at_least
 
 __all__ = ["REPLICATION_SETTINGS"]
 
-_ONE_REPLICA: Final = "a partition has one replica in this release"
+_NOT_THROTTLED: Final = "replication is not throttled in this release"
+_TIERED_HAS_ONE: Final = "a topic with remote.storage.enable=true has one replica of each partition in this release"
+_ONE_FETCHER: Final = "one connection copies from each other broker"
+_LEADER_SERVES: Final = "consumers read from the leader in this release"
+_OF_THE_SYSTEM: Final = "the operating system sizes the buffers of these sockets"
 _ONE_DIRECTORY: Final = "replicas are not moved between directories in this release"
 
 # fmt: off
 REPLICATION_SETTINGS: Final[tuple[ConfigDef, ...]] = (
-    setting("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, mode=WIDE, unused=_ONE_REPLICA,
+    setting("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, mode=WIDE, unused=_TIERED_HAS_ONE,
             doc="An empty follower begins behind the last archived offset instead of copying history."),
-    setting("follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True, unused=_ONE_REPLICA,
+    setting("follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True, unused=_NOT_THROTTLED,
             doc="Bytes a second for throttled replicas on followers."),
-    setting("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True, unused=_ONE_REPLICA,
+    setting("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True, unused=_NOT_THROTTLED,
             doc="Bytes a second for throttled replicas on leaders."),
     setting("min.insync.replicas", INT, 1, at_least(1), mode=WIDE, doc="Default of the topic's min.insync.replicas."),
     setting("num.replica.alter.log.dirs.threads", INT, None, unused=_ONE_DIRECTORY,
             doc="Threads that move replicas between directories."),
-    setting("num.replica.fetchers", INT, 1, at_least(1), mode=WIDE, unused=_ONE_REPLICA,
+    setting("num.replica.fetchers", INT, 1, at_least(1), mode=WIDE, unused=_ONE_FETCHER,
             doc="Connections that copy from each other broker."),
     setting("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True,
             unused=_ONE_DIRECTORY, doc="Bytes a second for moving replicas between directories."),
-    setting("replica.fetch.backoff.ms", INT, 1000, at_least(0), unused=_ONE_REPLICA,
+    setting("replica.fetch.backoff.ms", INT, 1000, at_least(0),
             doc="Pause after an error in copying a partition."),
-    setting("replica.fetch.max.bytes", INT, 1 << 20, at_least(0), unused=_ONE_REPLICA,
+    setting("replica.fetch.max.bytes", INT, 1 << 20, at_least(0),
             doc="Bytes of one partition that a follower asks for."),
-    setting("replica.fetch.min.bytes", INT, 1, unused=_ONE_REPLICA,
+    setting("replica.fetch.min.bytes", INT, 1,
             doc="Bytes for which a follower's request waits."),
-    setting("replica.fetch.response.max.bytes", INT, 10 << 20, at_least(0), unused=_ONE_REPLICA,
+    setting("replica.fetch.response.max.bytes", INT, 10 << 20, at_least(0),
             doc="Bytes of one whole answer to a follower."),
-    setting("replica.fetch.wait.max.ms", INT, 500, unused=_ONE_REPLICA,
+    setting("replica.fetch.wait.max.ms", INT, 500,
             doc="Longest wait of a follower's request; not above replica.lag.time.max.ms."),
     setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
             doc="How often the high watermarks of a directory are written down."),
-    setting("replica.lag.time.max.ms", LONG, 30_000, unused=_ONE_REPLICA,
+    setting("replica.lag.time.max.ms", LONG, 30_000,
             doc="A follower that has not caught up for this long leaves the in-sync set."),
-    setting("replica.selector.class", STRING, None, unused=_ONE_REPLICA,
+    setting("replica.selector.class", STRING, None, unused=_LEADER_SERVES,
             doc="How a replica near the consumer is chosen; not set, the leader serves."),
-    setting("replica.socket.receive.buffer.bytes", INT, 65_536, unused=_ONE_REPLICA,
+    setting("replica.socket.receive.buffer.bytes", INT, 65_536, unused=_OF_THE_SYSTEM,
             doc="SO_RCVBUF of a follower's socket."),
-    setting("replica.socket.timeout.ms", INT, 30_000, unused=_ONE_REPLICA,
+    setting("replica.socket.timeout.ms", INT, 30_000,
             doc="Longest wait for an answer of a leader."),
 )
 # fmt: on

@@ -144,6 +144,21 @@ def test_a_flipped_bit_before_good_batches_goes_to_quarantine(closed):
     assert log.log_end_offset == 30
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_replica_ends_before_damage_and_goes_on_as_its_leader_does(closed, is_whole):
+    """An own batch in the leader's epoch would be a fork that no comparison of epochs finds: the records are copied again."""
+    tail = path(closed, 30)
+    data = bytearray(tail.read_bytes())
+    if is_whole:
+        data[-5] ^= 1
+    else:
+        del data[-80:]
+    tail.write_bytes(data)
+    log = closed.open(CONFIG, clean=False, recovery_point=34, others_have_it=True)
+    assert (log.recovery.damaged_offset, log.recovery.resume_offset, log.log_end_offset) == (32, 32, 32)
+    assert log.recovery.quarantine
+
+
 def test_flushed_offsets_that_are_lost_are_never_given_again(closed):
     """An empty batch stands for them, so that no offset names two records."""
     tail = path(closed, 30)
