@@ -75,6 +75,7 @@ class ReplicaState:
         "_followers",
         "_pending",
         "_pending_copies",
+        "_retraction",
         "_someone_at_end",
         "epoch_start_offset",
         "high_watermark",
@@ -117,6 +118,7 @@ class ReplicaState:
         self._followers = {broker: FollowerState(last_caught_up_ms=now_ms) for broker in replicas if broker != local_id}
         self._pending: IsrChange | None = None
         self._pending_copies = 0
+        self._retraction: IsrChange | None = None
         self._someone_at_end = False
         self._advance()
 
@@ -152,6 +154,14 @@ class ReplicaState:
     def pending(self) -> IsrChange | None:
         """The change that is under way."""
         return self._pending
+
+    @property
+    def retraction(self) -> IsrChange | None:
+        """The set of now, to be asked for because a change was refused of which another copy may still be granted.
+
+        A controller of this project raises the partition epoch for it: no earlier copy can be granted then.
+        """
+        return self._retraction
 
     @property
     def epoch_established(self) -> bool:
@@ -276,7 +286,7 @@ class ReplicaState:
         if partition_epoch > self.partition_epoch:
             self.in_sync = tuple(in_sync)
             self.partition_epoch = partition_epoch
-            self._pending = None
+            self._pending = self._retraction = None
         return self._advance()
 
     def isr_change_refused(self, change: IsrChange, code: ErrorCode) -> bool:
@@ -284,9 +294,14 @@ class ReplicaState:
 
         INELIGIBLE_REPLICA and OPERATION_NOT_ATTEMPTED end it, if it was asked for once. Any other error, a time-out
         and a lost connection leave it under way: it may have been granted, and is asked for again until the metadata
-        log has decided. A refusal of one copy says nothing about another that is still on its way.
+        log has decided. A refusal of one copy says nothing about another that is still on its way: `retraction` is to
+        be asked for then, and ends it with the next partition epoch.
         """
-        if change is not self._pending or code not in _NOT_CARRIED_OUT or self._pending_copies > 1:
+        if change is not self._pending or code not in _NOT_CARRIED_OUT:
+            return False
+        if self._pending_copies > 1:
+            members = tuple(InSyncReplica(broker, NO_BROKER_EPOCH) for broker in self.in_sync)
+            self._retraction = IsrChange(members, self.partition_epoch, grows=False)
             return False
         self._pending = None
         return self._advance()

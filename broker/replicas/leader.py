@@ -295,7 +295,7 @@ class Leader:
             broker_id,
             offset,
             leader_log_end_offset=self._log.written_offset,
-            now_ms=int(self._clock.monotonic() * 1000),
+            now_ms=self._now_ms(),
             log_start_offset=log_start_offset,
             broker_epoch=broker_epoch,
         )
@@ -308,14 +308,20 @@ class Leader:
 
     def check_lag(self, replica_lag_time_max_ms: int) -> None:
         """Ask for a smaller set without members that have not caught up for too long."""
-        change = self.state.shrinking(int(self._clock.monotonic() * 1000), replica_lag_time_max_ms)
+        change = self.state.retraction or self.state.shrinking(self._now_ms(), replica_lag_time_max_ms)
         if change is not None:
             self._asking.ask(self, change)
 
     def in_sync_refused(self, change: IsrChange, code: ErrorCode) -> None:
         """The controller has refused a change, as `ReplicaState.isr_change_refused`."""
+        before = self.state.retraction
         if self.state.isr_change_refused(change, code):
             self._mark_moved()
+        if self.state.retraction is not None and before is None:
+            self._asking.ask(self, self.state.retraction)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
 
     # -- what the log directory reports ---------------------------------------------------------------------
 
@@ -323,7 +329,7 @@ class Leader:
         """Answer ``acks=1``; without sync on ack the leader counts itself by what is in the file."""
         written_offset = self._log.tail.written_offset
         if self.state.has_followers:
-            self.state.appended(int(self._clock.monotonic() * 1000))
+            self.state.appended(self._now_ms())
         written = self._written
         while written and written[0].info.last_offset < written_offset:
             waiting = written.popleft()

@@ -120,8 +120,10 @@ class InSyncAsks:
     def _is_wanted(self, key: PartitionKey, asked: Asked) -> bool:
         """Whether the leader still waits for it; if not, it is forgotten."""
         leader = self._leaders.get(key)
-        if leader is not None and leader.ended is None and leader.state.pending is asked.change:
-            return True
+        if leader is not None and leader.ended is None:
+            state = leader.state
+            if asked.change is state.retraction or (asked.change is state.pending and state.retraction is None):
+                return True
         self._leaders.pop(key, None)
         self._sent.pop(key, None)
         return False

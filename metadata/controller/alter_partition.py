@@ -1,8 +1,9 @@
 """The controller's answer to a leader that asks for another in-sync set (AlterPartition, key 56).
 
 Sources: Kafka's ``ReplicationControlManager.alterPartition``; KIP-497, KIP-704, KIP-841, KIP-903. On purpose otherwise
-than there: a member whose broker epoch the leader does not know passes only if it is in sync already, and a partition
-that is named twice is changed once.
+than there: a member whose broker epoch the leader does not know passes only if it is in sync already, and a partition that is
+named twice is changed once. The set that holds already, named without any broker epoch, raises the partition epoch: leaders of
+this project ask for that when a change was refused of which another copy may still be on its way. Kafka's name their own epoch.
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ def altering_partitions(
             leader_recovery=LeaderRecovery(proposal.leader_recovery),
         )
         record = partition_change(key.topic_id, key.number, state, target, rules(topic.name))
+        if record is None and all(member.broker_epoch == _UNKNOWN_EPOCH for member in proposal.members):
+            record = _raised_epoch(key, state)
         if record is not None:
             records.append(record)
             now[key] = state = state.changed(record)
@@ -94,6 +97,11 @@ def altering_partitions(
 
 
 alter_partitions = at_once(altering_partitions)
+
+
+def _raised_epoch(key: PartitionKey, state: PartitionImage) -> PartitionChangeRecord:
+    """The same set under another partition epoch: by it a leader learns that none of its earlier requests can be granted."""
+    return PartitionChangeRecord(partition_id=key.number, topic_id=key.topic_id, isr=list(state.in_sync_replicas))
 
 
 def _refusal(view: ClusterView, broker_id: int, state: PartitionImage, asked: Proposal) -> ErrorCode | None:

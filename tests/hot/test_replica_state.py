@@ -131,6 +131,9 @@ def test_a_refusal_of_one_copy_says_nothing_about_another():
     assert not state.isr_change_refused(change, ErrorCode.INELIGIBLE_REPLICA)
     assert state.maximal_in_sync == (1, 2)
     assert state.high_watermark == 10
+    assert (state.retraction.broker_ids, state.retraction.partition_epoch) == ((1,), 0)
+    assert state.isr_changed((1,), 1, 1)
+    assert (state.retraction, state.pending, state.high_watermark) == (None, None, 21)
 
 
 def test_a_late_refusal_of_an_earlier_change_ends_nothing():
@@ -256,6 +259,10 @@ class World:
         if change := self.leader.ask_again():
             self.requests.append(change)
 
+    def retract(self, number: int) -> None:
+        if change := self.leader.retraction:
+            self.requests.append(change)
+
     def decide(self, number: int) -> None:
         """The controller takes one of the requests; every other one is lost, as may be the answer."""
         if not self.requests:
@@ -280,7 +287,7 @@ class World:
         self.leader.isr_changed(in_sync, partition_epoch, 1)
 
 
-EVENTS = ["append", "fetch", "fetch", "grow", "shrink", "ask_again", "decide", "hear", "see"]
+EVENTS = ["append", "fetch", "fetch", "grow", "shrink", "ask_again", "retract", "decide", "hear", "see"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 29)), max_size=60))
@@ -289,3 +296,21 @@ def test_every_member_of_the_controllers_set_has_all_that_is_committed(events):
     world = World()
     for event, number in events:
         world.step(event, number)
+
+
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 29)), max_size=60))
+def test_a_change_that_was_refused_ends_when_the_controller_is_heard_again(events):
+    """However many copies of it were lost before: the set of now is asked for, and its partition epoch refuses the copies."""
+    world = World()
+    for event, number in events:
+        world.step(event, number)
+    world.requests.clear()
+    if (change := world.leader.pending) is not None:
+        world.leader.ask_again()
+        world.leader.isr_change_refused(change, ErrorCode.INELIGIBLE_REPLICA)
+    while world.requests or world.leader.retraction is not None:
+        if not world.requests:
+            world.retract(0)
+        world.step("decide", 1)
+        world.step("see", len(world.granted) - 1)
+    assert world.leader.pending is None

@@ -62,6 +62,15 @@ def test_a_set_that_holds_already_is_a_success_without_a_record(cluster_of_four)
     assert one.state().partition_epoch == 7
 
 
+def test_the_present_set_without_any_epoch_raises_the_partition_epoch(cluster_of_four):
+    """No copy of an earlier request is granted after that: the leader may stop counting whom it had asked for."""
+    one = cluster_of_four
+    earlier = proposal(one, 1, 2, 3)
+    assert ask(one, proposal(one, Member(1), Member(2))) == [ErrorCode.NONE]
+    assert (one.state().partition_epoch, one.state().in_sync_replicas) == (8, (1, 2))
+    assert ask(one, earlier) == [ErrorCode.INVALID_UPDATE_VERSION]
+
+
 def test_refusals_come_in_the_order_of_kafka(cluster_of_four):
     """Each proposal has all faults from one on: the first of them is answered."""
     one = cluster_of_four
@@ -102,7 +111,6 @@ def test_a_joiner_that_is_not_what_the_leader_takes_it_for_is_refused(cluster_of
 def test_a_member_in_sync_needs_no_known_epoch(cluster_of_four):
     """A leader that has just begun knows none; a request without epochs (below version 3) can only shrink a set."""
     one = cluster_of_four
-    assert ask(one, proposal(one, Member(1), Member(2))) == [ErrorCode.NONE]
     assert ask(one, proposal(one, Member(1))) == [ErrorCode.NONE]
     assert one.state().in_sync_replicas == (1,)
 
