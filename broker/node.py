@@ -39,6 +39,7 @@ from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.replication.metrics import add_replica_figures
 from stratalog.broker.requests.authorizer import authorizer_of
 from stratalog.broker.requests.dispatch import Dispatcher
 from stratalog.broker.requests.quotas import Quotas
@@ -156,6 +157,7 @@ class Node:
         self.replication = assembly.new_replication(self, self.cluster)
         services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
         self.hosted = HostedPartitions(services, self._resolver(self.control.image))
+        add_replica_figures(self.metrics, self.hosted.table, self.replication)
         self.mount: Mount = assembly.new_mount(self)
         self.views = assembly.new_views(self)
         self.coordinators = assembly.new_coordinators(self)

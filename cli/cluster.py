@@ -48,16 +48,28 @@ def cluster(*, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
     was elected). QUORUM is leader, voter or
     observer; LAG counts the offsets of the metadata log that a node does not have yet.
 
+    A partition with replicas that are not in sync is named, too.
+
     Exit code 0: healthy; 4: not healthy, and stderr says what is wrong, a sentence each.
     """
     with Client(bootstrap, timeout_seconds) as client:
         brokers, topics = describe_cluster(client), client.refresh()
         quorum, features = _quorum(client), describe_features(client)
     leaderless = [f"{one.name}-{part.partition}" for one in topics for part in one.partitions if part.leader < 0]
+    short = [
+        f"{one.name}-{part.partition}"
+        for one in topics
+        for part in one.partitions
+        if len(part.in_sync) < len(part.replicas)
+    ]
     rows = _rows(brokers, quorum, topics)
-    faults = _faults(rows, quorum, leaderless)
+    faults = [*_faults(rows, quorum, leaderless), *_short_of_replicas(short)]
     if as_json:
-        write_json(_document(brokers, quorum, rows, leaderless, features) | {"healthy": not faults, "faults": faults})
+        write_json(
+            _document(brokers, quorum, rows, leaderless, features)
+            | {"under_replicated": short}
+            | {"healthy": not faults, "faults": faults}
+        )
     else:
         _write(brokers, quorum, rows, leaderless, features)
     for fault in faults:
@@ -152,6 +164,17 @@ def _faults(rows: Sequence[Mapping[str, Any]], quorum: Quorum, leaderless: Seque
             f"{', '.join(leaderless[:NAMED_MAX])}{more}."
         )
     return faults
+
+
+def _short_of_replicas(short: Sequence[str]) -> list[str]:
+    """The sentence about partitions with fewer in-sync replicas than they have."""
+    if not short:
+        return []
+    more = f" and {len(short) - NAMED_MAX} more" if len(short) > NAMED_MAX else ""
+    count = "1 partition has" if len(short) == 1 else f"{len(short)} partitions have"
+    named = f"{', '.join(short[:NAMED_MAX])}{more}"
+    why = "Their brokers are away, or have not caught up yet; topic describe shows which."
+    return [f"{count} replicas that are not in sync: {named}. {why}"]
 
 
 def _document(

@@ -82,6 +82,11 @@ class Follower:
         return PartitionKey(self._log.topic_id, self._log.topic_partition.partition)
 
     @property
+    def lag(self) -> int:
+        """The offsets that the log lacks of what the leader last said to be committed."""
+        return max(0, self._leader_high_watermark - self._log.log_end_offset)
+
+    @property
     def is_durable(self) -> bool:
         """Whether the whole log is as durable as the topic demands: it may be asked for more."""
         log_ = self._log

@@ -17,7 +17,8 @@ from typing import Protocol
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.follower import Follower
-from stratalog.broker.replicas.leader import NO_FOLLOWERS, InSyncAsking, Leader, Rework
+from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
+from stratalog.broker.replicas.leader import Leader, Rework
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog
 from stratalog.broker.replicas.log_settings import log_config

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter, LogOwner
+from stratalog.broker.replicas.in_sync import InSyncAsking
 from stratalog.broker.replicas.waiting_append import Acknowledge, CallingBack, HeldAppend, WaitingAppend, ended_by
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
@@ -30,7 +31,7 @@ from stratalog.wire.record_rules import RecordRules, RecordsRefused
 from stratalog.wire.rework import needs_rework, opened_bytes_max
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["NO_FOLLOWERS", "Hosted", "InSyncAsking", "Leader", "Rework"]
+__all__ = ["Hosted", "Leader", "Rework"]
 
 Rework = Callable[[bytes, Codec | None, RecordRules, Callable[["bytearray | Exception"], None], int, Hashable], None]
 """Rework a batch elsewhere (`stratalog.wire.rework`) and report the new bytes or what is wrong with the old ones.
@@ -54,30 +55,6 @@ class Hosted(LogOwner, Protocol):
     def advance(self, high_watermark: int) -> None:
         """Everything below ``high_watermark`` is committed: keep the mark, let readers look."""
         ...
-
-
-class InSyncAsking(Protocol):
-    """The way to the controller, who decides about in-sync sets."""
-
-    def ask(self, leader: Leader, change: IsrChange, /) -> None:
-        """Have the controller put another set in force; the metadata log has it when it is granted."""
-
-    def may_join(self, broker_id: int, broker_epoch: int, /) -> bool:
-        """Whether the image knows the broker under this epoch, and it is neither fenced nor stopping."""
-
-
-class _NoFollowers:
-    """Of a broker that is a cluster by itself."""
-
-    def ask(self, leader: Leader, change: IsrChange) -> None:
-        raise AssertionError(f"{leader.topic_partition} has one replica, and asks for {change.broker_ids}")
-
-    def may_join(self, _broker_id: int, _broker_epoch: int) -> bool:
-        return False
-
-
-NO_FOLLOWERS: Final[InSyncAsking] = _NoFollowers()
-"""For partitions that have one replica."""
 
 
 class Leader:
@@ -214,8 +191,11 @@ class Leader:
 
     def in_sync_changed(self, in_sync: Iterable[int], partition_epoch: int) -> None:
         """The image has this in-sync set in this leader epoch; the settings of the log are of the same image."""
+        before = len(self.state.in_sync)
         if self.state.isr_changed(in_sync, partition_epoch, self._log.config.min_insync_replicas):
             self._mark_moved()
+        if len(self.state.in_sync) != before:
+            self._asking.changed(before, len(self.state.in_sync))
 
     def _demand(self, config: LogConfig) -> None:
         """Set the demands of the topic's settings on a batch beyond a good header."""

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.follower import Follower
-from stratalog.broker.replicas.leader import NO_FOLLOWERS, InSyncAsking, Leader, Rework
+from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
+from stratalog.broker.replicas.leader import Leader, Rework
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log

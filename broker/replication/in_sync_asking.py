@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class InSyncAsks:
-    """The `stratalog.broker.replicas.leader.InSyncAsking` of a broker with others."""
+    """The `stratalog.broker.replicas.in_sync.InSyncAsking` of a broker with others."""
 
     def __init__(
         self,
@@ -68,6 +68,9 @@ class InSyncAsks:
         """The newest change of each partition that has left: a second copy of it is counted."""
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._closed = False
+        self.expansions = 0
+        """Times that a set of a partition that is led here has grown (``IsrExpandsPerSec``)."""
+        self.shrinkings = 0
 
     def ask(self, leader: Leader, change: IsrChange) -> None:
         """Have the controller put another set in force; the metadata log has it when it is granted."""
@@ -78,6 +81,11 @@ class InSyncAsks:
         """Whether the image knows the broker under this epoch, and it is neither fenced nor stopping."""
         broker = self._image().brokers.brokers.get(broker_id)
         return broker is not None and broker.is_active and broker_epoch in {NO_BROKER_EPOCH, broker.epoch}
+
+    def changed(self, before: int, after: int) -> None:
+        """A set that this broker leads by has ``after`` members now, and had ``before``."""
+        self.expansions += after > before
+        self.shrinkings += after < before
 
     def close(self) -> None:
         """Send nothing any more."""

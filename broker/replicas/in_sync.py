@@ -1,0 +1,42 @@
+"""The way from a leader to the controller, who decides about in-sync sets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from stratalog.hot.replica_state import IsrChange
+
+if TYPE_CHECKING:
+    from stratalog.broker.replicas.leader import Leader
+
+__all__ = ["NO_FOLLOWERS", "InSyncAsking"]
+
+
+class InSyncAsking(Protocol):
+    """The way to the controller, who decides about in-sync sets."""
+
+    def ask(self, leader: Leader, change: IsrChange, /) -> None:
+        """Have the controller put another set in force; the metadata log has it when it is granted."""
+
+    def may_join(self, broker_id: int, broker_epoch: int, /) -> bool:
+        """Whether the image knows the broker under this epoch, and it is neither fenced nor stopping."""
+
+    def changed(self, before: int, after: int, /) -> None:
+        """A set that this broker leads by has ``after`` members now, and had ``before``."""
+
+
+class _NoFollowers:
+    """Of a broker that is a cluster by itself."""
+
+    def ask(self, leader: Leader, change: IsrChange) -> None:
+        raise AssertionError(f"{leader.topic_partition} has one replica, and asks for {change.broker_ids}")
+
+    def may_join(self, _broker_id: int, _broker_epoch: int) -> bool:
+        return False
+
+    def changed(self, before: int, after: int) -> None:
+        """It is counted nowhere."""
+
+
+NO_FOLLOWERS: Final[InSyncAsking] = _NoFollowers()
+"""For partitions that have one replica."""

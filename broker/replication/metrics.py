@@ -1,0 +1,71 @@
+"""Figures of replicas for ``/metrics``, under the names that Kafka's MBeans get from the usual JMX exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replication.replication import Replication
+from stratalog.broker.runtime.metrics import Metrics
+
+__all__ = ["add_replica_figures"]
+
+_MANAGER: Final = "kafka_server_replicamanager_"
+_MBEAN: Final = "kafka.server:type=ReplicaManager,name="
+
+
+class _Counts(NamedTuple):
+    """The partitions of a broker."""
+
+    partitions: int = 0
+    led: int = 0
+    under_replicated: int = 0
+    """Led, with fewer in sync than there are replicas."""
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    max_lag: int = 0
+    """Offsets that the copy furthest behind lacks of what its leader said to be committed."""
+
+
+def _counted(table: PartitionTable) -> _Counts:
+    led = under = below = exactly = lag = 0
+    for unified in table:
+        leader, follower = unified.partition.leader, unified.partition.follower
+        if leader is not None:
+            state = leader.state
+            led += 1
+            under += len(state.in_sync) < len(state.replicas)
+            below += not state.enough_in_sync
+            exactly += len(state.in_sync) == min(state.min_insync_replicas, len(state.replicas))
+        elif follower is not None:
+            lag = max(lag, follower.lag)
+    return _Counts(len(table), led, under, below, exactly, lag)
+
+
+def _sample(table: PartitionTable, figure: Callable[[_Counts], int]) -> list[tuple[dict[str, str], float]]:
+    return [({}, figure(_counted(table)))]
+
+
+def add_replica_figures(metrics: Metrics, table: PartitionTable, replication: Replication | None) -> None:
+    """Show how many partitions are hosted, led, and short of replicas; ``replication`` has the changes of in-sync sets."""
+    gauges: dict[str, tuple[str, Callable[[_Counts], int]]] = {
+        "partitioncount": ("PartitionCount", lambda one: one.partitions),
+        "leadercount": ("LeaderCount", lambda one: one.led),
+        "underreplicatedpartitions": ("UnderReplicatedPartitions", lambda one: one.under_replicated),
+        "underminisrpartitioncount": ("UnderMinIsrPartitionCount", lambda one: one.under_min_isr),
+        "atminisrpartitioncount": ("AtMinIsrPartitionCount", lambda one: one.at_min_isr),
+    }
+    for name, (mbean, figure) in gauges.items():
+        metrics.add_gauge(f"{_MANAGER}{name}", f"{_MBEAN}{mbean}.", partial(_sample, table, figure))
+    if replication is None:
+        return
+    metrics.add_gauge(
+        "kafka_server_replicafetchermanager_maxlag",
+        "kafka.server:type=ReplicaFetcherManager,name=MaxLag: offsets that the copy furthest behind lacks.",
+        lambda: [({"clientId": "Replica"}, _counted(table).max_lag)],
+    )
+    asks = replication.asking
+    metrics.add_counter(f"{_MANAGER}isrexpands", f"{_MBEAN}IsrExpandsPerSec.", lambda: [({}, asks.expansions)])
+    metrics.add_counter(f"{_MANAGER}isrshrinks", f"{_MBEAN}IsrShrinksPerSec.", lambda: [({}, asks.shrinkings)])
