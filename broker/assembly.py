@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -40,6 +40,7 @@ from stratalog.metadata.image.difference import ImageChange
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.schema import Message
+from stratalog.wire.topic import Uuid
 
 if TYPE_CHECKING:
     from stratalog.broker.coordinators.remote_transactions import RemoteTransactions
@@ -253,9 +254,15 @@ def new_following(
             is_mounted=broker.mount.holds,
             note_deletions=note_deletions,
             topics_deleted=broker.deleted_archives.confirm,
-            topics_changed=broker.coordinators.topics_changed,
+            topics_changed=partial(_topics_changed, broker),
         )
     )
+
+
+def _topics_changed(broker: BrokerParts, image: ClusterImage, removed: Mapping[Uuid, str]) -> None:
+    broker.coordinators.topics_changed(image, removed)
+    if broker.replication is not None:
+        broker.replication.image_applied()
 
 
 def new_mount(broker: BrokerParts) -> Mount:

@@ -157,7 +157,7 @@ class ReplicaState:
 
     @property
     def retraction(self) -> IsrChange | None:
-        """The set of now, to be asked for because a change was refused of which another copy may still be granted.
+        """The present set, to be asked for after a change was refused while another copy of it may still be granted.
 
         A controller of this project raises the partition epoch for it: no earlier copy can be granted then.
         """

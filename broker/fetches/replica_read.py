@@ -1,4 +1,4 @@
-"""What a leader gives a follower: everything that is in its files, and where their histories part.
+"""The answer of a leader to a follower: all records in its files, or the offset where their histories part.
 
 A fetch at an offset says that the follower has everything below. That is counted once for a request, when it comes; while it
 waits nothing new is known of the follower. Sources: Kafka's ``Partition.fetchRecords``, ``UnifiedLog.read``; KIP-101, KIP-405,

@@ -348,10 +348,10 @@ class HostedPartitions:
 
 
 def _first_high_watermark(opened: OpenedLog, state: PartitionImage) -> int:
-    """What is known to be committed of a log that has just been opened.
+    """The first high watermark of a log that has just been opened.
 
-    An only replica has committed all that it has on the disk. Of several, the others decide about what lies above the mark that
-    was written down last.
+    An only replica has committed all records on its disk. With several, the leader decides about those above the mark that was
+    written down last.
     """
     log_ = opened.log
     if len(state.replicas) == 1:

@@ -26,7 +26,7 @@ class InSyncAsking(Protocol):
 
 
 class _NoFollowers:
-    """Of a broker that is a cluster by itself."""
+    """For a broker that is a cluster by itself."""
 
     def ask(self, leader: Leader, change: IsrChange) -> None:
         raise AssertionError(f"{leader.topic_partition} has one replica, and asks for {change.broker_ids}")

@@ -103,7 +103,7 @@ class Fetching:
         self._session_id = _NO_SESSION
         self._session_epoch = EPOCH_INITIAL
         self._named: dict[PartitionKey, _Copied] = {}
-        """What the request in flight is about: the partitions that it names, and those of its session."""
+        """The partitions that the request in flight names, and those of its session."""
         self._news: dict[PartitionKey, None] = {}
         """Partitions that the next request names, in order."""
         self._gone: dict[PartitionKey, None] = {}

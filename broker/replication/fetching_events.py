@@ -59,7 +59,7 @@ class Failed(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What an answer brought is in the log, which now goes that far."""
+    """The records of an answer are in the log, which now goes that far."""
 
     key: PartitionKey
     leader_epoch: int
@@ -67,7 +67,7 @@ class Taken(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """What an answer brought could not be taken: it is asked for again after a pause."""
+    """The records of an answer could not be taken: they are asked for again after a pause."""
 
     key: PartitionKey
     leader_epoch: int

@@ -3,7 +3,7 @@
 Sources: Kafka's ``ReplicationControlManager.alterPartition``; KIP-497, KIP-704, KIP-841, KIP-903. On purpose otherwise
 than there: a member whose broker epoch the leader does not know passes only if it is in sync already, and a partition that is
 named twice is changed once. The set that holds already, named without any broker epoch, raises the partition epoch: leaders of
-this project ask for that when a change was refused of which another copy may still be on its way. Kafka's name their own epoch.
+this project ask for that when a change was refused and another copy of it may still be on its way. Kafka's name their own epoch.
 """
 
 from __future__ import annotations

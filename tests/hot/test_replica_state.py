@@ -300,7 +300,7 @@ def test_every_member_of_the_controllers_set_has_all_that_is_committed(events):
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 29)), max_size=60))
 def test_a_change_that_was_refused_ends_when_the_controller_is_heard_again(events):
-    """However many copies of it were lost before: the set of now is asked for, and its partition epoch refuses the copies."""
+    """Also with lost copies: the present set is asked for, and its partition epoch refuses the copies."""
     world = World()
     for event, number in events:
         world.step(event, number)

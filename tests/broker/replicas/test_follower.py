@@ -55,7 +55,7 @@ class Heard:
 
 @pytest.fixture
 def heard():
-    """Who hears of outcomes."""
+    """The listener of a role."""
     return Heard()
 
 
@@ -102,7 +102,7 @@ def test_news_without_records_is_taken_at_once(bench, heard):
     assert (bench.partition.high_watermark, bench.partition.log.log_start_offset) == (4, 3)
 
 
-def test_the_first_position_is_told_when_what_an_earlier_role_left_is_durable(tmp_path, heard):
+def test_the_first_position_is_told_when_the_records_of_an_earlier_role_are_durable(tmp_path, heard):
     """A former leader has records that were not synced, or not even written."""
     bench = Bench(str(tmp_path / "t-0"))
     bench.append("a", build_batch([Record(0, NOW_MS, None, b"own")]), acks=1)
@@ -136,7 +136,7 @@ def test_an_epoch_in_which_a_leader_wrote_nothing_is_given_up(tmp_path, heard):
     assert heard.told == [("taken", 1, 4, 0)]
 
 
-def test_what_cannot_be_appended_is_refused(bench, heard, caplog):
+def test_records_that_do_not_fit_are_refused(bench, heard, caplog):
     """A damaged batch, and one that is not the next; the log stays as it is."""
     role = bench.partition.follower
     damaged = bytearray(batch(0))

@@ -140,7 +140,7 @@ def test_many_partitions_are_named_in_turn_and_no_request_waits_meanwhile():
     ],
 )
 def test_a_position_outside_the_leaders_log_is_corrected_first(code, action):
-    """Nothing is asked meanwhile."""
+    """No request leaves meanwhile."""
     one, _ = following(0)
     assert one.step(answer(data(code=code)), 1) == [action]
     assert named(request_of(one.step(Taken(key(), 5, at(40)), 9))) == {0: 40}
@@ -193,7 +193,7 @@ def test_a_session_that_the_leader_forgot_is_begun_anew_at_once():
     assert one.wake_at_ms == 22
 
 
-def test_what_cannot_be_taken_is_asked_for_again():
+def test_records_that_could_not_be_taken_are_asked_for_again():
     """A corrupt batch on the wire, a full disk."""
     one, _ = following(0)
     one.step(answer(data(records=b"x")), 1)
@@ -241,7 +241,7 @@ class Leaders(RuleBasedStateMachine):
                 self.busy[action.key] = action.leader_epoch
 
     def take_in(self, request):
-        """What the leader knows when the request has come."""
+        """The leader's knowledge after the request has come."""
         if request.session_epoch == 0:
             self.sessions += 1
             self.session = {"id": self.sessions, "epoch": 1, "known": {}}
@@ -309,7 +309,7 @@ class Leaders(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_forgotten(self):
-        """While nothing is in flight or being taken, whoever is not waiting for the metadata has a time at which it goes on."""
+        """Without a request in flight or records to be taken, a partition that does not wait for metadata has a time to go on."""
         if getattr(self, "machine", None) is None or self.in_flight is not None or self.busy:
             return
         waiting = [one for one in self.machine._copied.values() if one.due_ms != inf]

@@ -53,7 +53,7 @@ def test_one_request_is_in_flight_and_the_others_go_together(machine):
         Answered(ErrorCode.NONE, {key(): ErrorCode.UNKNOWN_SERVER_ERROR}),
     ],
 )
-def test_what_was_not_decided_is_asked_again(machine, event):
+def test_an_undecided_change_is_asked_for_again(machine, event):
     """After a pause, which grows with each failure."""
     one = asked()
     machine.step(Wanted(key(), one), 0)

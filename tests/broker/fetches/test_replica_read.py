@@ -1,0 +1,118 @@
+"""Fetches of followers: what they get, and what a leader learns by them."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.fetches.replica_read import ReplicaReader
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.runtime.metrics import Metrics
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
+from tests.broker.replicas.leader_rig import EPOCH, Bench
+
+FOLLOWER, BROKER_EPOCH = 2, 40
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """A leader with a follower outside the in-sync set, and three records that are written, one of them synced."""
+    one = Bench(str(tmp_path / "t-0"), in_sync=(1,), replicas=(1, FOLLOWER))
+    for name in "abc":
+        one.append(name, build_batch([Record(0, 1_700_000_000_000, None, name.encode())]), acks=1)
+        one.disk.write()
+        if name == "a":
+            one.disk.flush()
+    return one
+
+
+def read(bench, offset, *, epoch=EPOCH, last_epoch=-1, broker_id=FOLLOWER, reader=None, version=18, max_bytes=1 << 20):
+    """The answer, and how many bytes it has."""
+    unified = UnifiedLog(bench.partition, Metrics().topic("t"))
+    wanted = FetchPartition(
+        partition=0,
+        current_leader_epoch=epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        partition_max_bytes=max_bytes,
+    )
+    answer = PartitionData(partition_index=0, high_watermark=-1, records=b"")
+    reader = reader or ReplicaReader(broker_id, BROKER_EPOCH, version)
+    size_bytes = reader.read(unified, wanted, answer, max_bytes, min_one_batch=True)
+    return answer, size_bytes
+
+
+def noted(bench):
+    """The offset that the leader has of the follower."""
+    return bench.leader.state.follower(FOLLOWER).log_end_offset
+
+
+def test_a_follower_reads_to_the_end_of_the_files(bench):
+    """Beyond the high watermark, and beyond what the leader has synced: both sync at the same time."""
+    answer, size_bytes = read(bench, 0)
+    assert size_bytes == sum(part.length for part in answer.records) == bench.partition.log.size_bytes
+    assert (answer.high_watermark, bench.partition.log.flushed_offset) == (1, 1)
+    assert read(bench, 3)[1] == 0
+
+
+def test_a_request_is_counted_once_when_it_comes(bench):
+    """While it waits the leader's end moves on, and the follower's does not."""
+    reader = ReplicaReader(FOLLOWER, BROKER_EPOCH, 18)
+    read(bench, 2, reader=reader)
+    assert noted(bench) == 2
+    reader.counts = False
+    read(bench, 3, reader=reader)
+    assert noted(bench) == 2
+
+
+def test_a_history_that_parts_is_told_and_not_counted(bench):
+    """The follower cuts its log first: what it has below the offset may be another's."""
+    answer, size_bytes = read(bench, 9, last_epoch=EPOCH)
+    assert (answer.diverging_epoch, size_bytes) == (EpochEndOffset(epoch=EPOCH, end_offset=3), 0)
+    assert noted(bench) == -1
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"offset": 9}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({"offset": 0, "broker_id": 5}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"offset": 0, "epoch": EPOCH - 1}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"offset": 0, "epoch": EPOCH + 1}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"offset": 0, "last_epoch": EPOCH + 1}, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_refusals_are_kafkas_and_count_nothing(bench, fields, code):
+    """A stranger's epoch is unknown: a reassignment has not been heard of here."""
+    with pytest.raises(KafkaError) as caught:
+        read(bench, **fields)
+    assert caught.value.code is code
+    assert noted(bench) == -1
+
+
+@pytest.mark.parametrize(("version", "code"), [(13, "OFFSET_OUT_OF_RANGE"), (14, "OFFSET_MOVED_TO_TIERED_STORAGE")])
+def test_what_is_in_the_archive_alone_is_said_to_be_there(bench, version, code):
+    """To followers that know the word (KIP-405)."""
+    bench.partition.log.roll()
+    bench.partition.log.delete_local_before(3)
+    bench.partition.log.start = SimpleNamespace(offset=0)
+    with pytest.raises(KafkaError) as caught:
+        read(bench, 1, version=version)
+    assert caught.value.code.name == code
+
+
+def test_a_follower_that_has_caught_up_joins(bench):
+    """With the sync of the leader the mark is what both have."""
+    asked = []
+    bench.leader._asking = SimpleNamespace(
+        may_join=lambda broker_id, epoch: (broker_id, epoch) == (FOLLOWER, BROKER_EPOCH),
+        ask=lambda leader, change: asked.append(change.broker_ids),
+        changed=lambda before, after: asked.append((before, after)),
+    )
+    read(bench, 3)
+    assert asked == [(1, FOLLOWER)]
+    bench.disk.flush()
+    assert bench.partition.high_watermark == 3
+    bench.leader.in_sync_changed((1, FOLLOWER), 1)
+    assert asked[-1] == (1, 2)

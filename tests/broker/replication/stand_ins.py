@@ -1,0 +1,67 @@
+"""Stand-ins of the other side: a leader that answers when the test says so, and a role without a log."""
+
+import asyncio
+
+from stratalog.broker.replicas.follower import LogPosition
+from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.wire.messages.fetch import FetchRequest
+from stratalog.wire.topic import TopicPartition
+
+TOPIC_ID = b"i" * 16
+
+
+class Links:
+    """Requests to other brokers, each with the future of its answer."""
+
+    def __init__(self):
+        self.asked = []
+        self.followed = self.closed = 0
+
+    def ask(self, broker_id, request, *, timeout_ms, version_min=0):
+        future = asyncio.get_running_loop().create_future()
+        self.asked.append((broker_id, request, future))
+        return future
+
+    def follow(self):
+        self.followed += 1
+
+    def close(self):
+        self.closed += 1
+
+    def fetches(self):
+        """The fetches so far, newest last."""
+        return [request for _, request, _ in self.asked if isinstance(request, FetchRequest)]
+
+    def newest(self):
+        """The broker, the request and the future of the newest request."""
+        return self.asked[-1]
+
+
+class Role:
+    """A follower's role that takes what it is told to take."""
+
+    def __init__(self, number=0, leader_id=7, epoch=5):
+        self.topic_partition = TopicPartition("t", number)
+        self.key = PartitionKey(TOPIC_ID, number)
+        self.leader_id, self.epoch = leader_id, epoch
+        self.position = LogPosition(0, -1, 0)
+        self.answers = []
+        self.moved = None
+
+    def settle(self, outcome):
+        outcome.taken(self, self.position)
+
+    def take(self, data, outcome):
+        self.answers.append(bytes(data.records))
+        self.position = LogPosition(self.position.offset + len(data.records), self.epoch, 0)
+        outcome.taken(self, self.position)
+
+    def move_into(self, start, end):
+        self.moved = (start, end)
+        self.position = LogPosition(start, -1, start)
+
+
+async def turns(count=5):
+    """Let the loop do what is due."""
+    for _ in range(count):
+        await asyncio.sleep(0)

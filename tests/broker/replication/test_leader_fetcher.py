@@ -1,0 +1,86 @@
+"""The driver of one leader's fetches: requests out, records to the roles."""
+
+import time
+
+import pytest
+
+from stratalog.broker.peers.peer_errors import Peer, PeerUnavailable
+from stratalog.broker.replication.leader_fetcher import LeaderFetcher
+from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tests.broker.replication.stand_ins import TOPIC_ID, Links, Role, turns
+from tests.broker.replication.test_fetching import LIMITS
+
+
+@pytest.fixture
+def links():
+    """The way to broker 7."""
+    return Links()
+
+
+@pytest.fixture
+def fetcher(links):
+    """The copies from broker 7."""
+    return LeaderFetcher(
+        7,
+        links,
+        local_id=2,
+        limits=lambda: LIMITS,
+        broker_epoch=lambda: 40,
+        timeout_ms=1000,
+        monotonic=time.monotonic,
+        draw=lambda: 0.0,
+    )
+
+
+def answer(*records, number=0):
+    partitions = [PartitionData(partition_index=number, high_watermark=0, records=one) for one in records]
+    return FetchResponse(session_id=9, responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=partitions)])
+
+
+async def test_records_go_to_the_role_and_the_next_fetch_goes_on_behind_them(fetcher, links):
+    """Under the registration of the moment."""
+    role = Role()
+    fetcher.follow(role.key, role)
+    broker_id, request, future = links.newest()
+    assert (broker_id, request.replica_state.replica_epoch) == (7, 40)
+    future.set_result(answer(b"abc"))
+    await turns()
+    assert role.answers == [b"abc"]
+    assert links.fetches()[-1].topics[0].partitions[0].fetch_offset == 3
+
+
+async def test_an_answer_to_a_role_that_has_ended_is_dropped(fetcher, links):
+    """The next epoch's role begins with a fetch of its own."""
+    first, second = Role(), Role(epoch=6)
+    fetcher.follow(first.key, first)
+    fetcher.follow(second.key, second)
+    links.newest()[2].set_result(answer(b"old"))
+    await turns()
+    assert first.answers == second.answers == []
+    assert links.fetches()[-1].topics[0].partitions[0].current_leader_epoch == 6
+
+
+async def test_a_leader_that_does_not_answer_is_told_of_once_and_tried_again(fetcher, links, caplog):
+    """A new session begins."""
+    role = Role()
+    fetcher.follow(role.key, role)
+    for _ in range(2):
+        links.newest()[2].set_exception(PeerUnavailable(Peer(7, "h", 1), "it is gone"))
+        count = len(links.asked)
+        while len(links.asked) == count:
+            await turns()
+    assert [request.session_epoch for request in links.fetches()] == [0, 0, 0]
+    assert len([line for line in caplog.messages if "not copied from broker 7" in line]) == 1
+
+
+async def test_a_released_partition_is_asked_for_no_more(fetcher, links):
+    """And a closed fetcher asks for nothing."""
+    role = Role()
+    fetcher.follow(role.key, role)
+    fetcher.release(role.key)
+    links.newest()[2].set_result(answer(b"late"))
+    await turns()
+    assert (role.answers, len(fetcher), len(links.asked)) == ([], 0, 1)
+    fetcher.close()
+    fetcher.follow(role.key, role)
+    assert len(links.asked) == 1

@@ -1,0 +1,143 @@
+"""Partitions with three replicas, producers that wait for all, and nodes that are killed: nothing acknowledged is lost."""
+
+import hashlib
+import random
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+pytestmark = pytest.mark.story
+
+PARTITIONS = 6
+SETTINGS = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+}
+
+
+@pytest.fixture
+def cluster(stratalog_cluster):
+    """Three nodes with a topic of three replicas, of which two have to be in sync."""
+    one = stratalog_cluster(nodes=3, settings=SETTINGS)
+    admin = AdminClient({"bootstrap.servers": one.bootstrap})
+    wanted = NewTopic("t", PARTITIONS, 3, config={"min.insync.replicas": "2"})
+    for made in admin.create_topics([wanted]).values():
+        made.result()
+    return one
+
+
+class Producing:
+    """An idempotent producer that goes on until it is ended, and what was acknowledged of it."""
+
+    def __init__(self, bootstrap):
+        self.acknowledged = defaultdict(dict)
+        self.failed = []
+        self._ends = threading.Event()
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 60_000, "linger.ms": 2}
+        )
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self):
+        number = 0
+        while not self._ends.is_set():
+            self._producer.produce("t", b"%d" % number, partition=number % PARTITIONS, on_delivery=self._told)
+            number += 1
+            self._producer.poll(0.002)
+
+    def _told(self, error, message):
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.acknowledged[message.partition()][message.offset()] = message.value()
+
+    def end(self):
+        """Wait for what is on its way."""
+        self._ends.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+
+def read_all(bootstrap):
+    """Every record, by partition and offset, in the order in which they came."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("t", number, 0) for number in range(PARTITIONS)])
+    ends = [consumer.get_watermark_offsets(TopicPartition("t", number), timeout=20)[1] for number in range(PARTITIONS)]
+    found = defaultdict(list)
+    deadline = time.monotonic() + 60
+    while sum(map(len, found.values())) < sum(ends):
+        assert time.monotonic() < deadline, (ends, {number: len(records) for number, records in found.items()})
+        for message in consumer.consume(1000, 0.2):
+            assert message.error() is None
+            found[message.partition()].append((message.offset(), message.value()))
+    consumer.close()
+    return found
+
+
+def logs_of(cluster, number):
+    """The bytes of a partition's log on each node, as a digest."""
+    digests = {}
+    for node_id in cluster.node_ids:
+        files = sorted(Path(cluster.directory).glob(f"**/node-{node_id}*/**/t-{number}/*.log"))
+        assert files, node_id
+        digests[node_id] = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    return digests
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_an_acknowledged_record_is_read_once_and_in_order(cluster, how):
+    """Each node goes once, at any moment, and comes back; then all replicas have the same bytes."""
+    producing = Producing(cluster.bootstrap)
+    order = list(cluster.node_ids)
+    random.Random(7).shuffle(order)
+    for node_id in order:
+        time.sleep(2)
+        getattr(cluster, how)(node_id)
+        time.sleep(2)
+        cluster.start(node_id)
+        cluster.wait_ready()
+    producing.end()
+    found = read_all(cluster.bootstrap)
+    assert producing.failed == []
+    for number in range(PARTITIONS):
+        assert dict(found[number]) == producing.acknowledged[number]
+        values = [int(value) for _, value in found[number]]
+        assert values == sorted(set(values))
+    time.sleep(2)
+    for node_id in cluster.node_ids:
+        cluster.stop(node_id)
+    for number in range(PARTITIONS):
+        assert len(set(logs_of(cluster, number).values())) == 1, number
+
+
+def test_a_lost_disk_is_filled_again(cluster):
+    """A node that comes back without its partitions copies them, and joins the in-sync sets."""
+    producing = Producing(cluster.bootstrap)
+    time.sleep(2)
+    cluster.kill(2)
+    for path in Path(cluster.directory).glob("**/node-2*/**/t-*/*"):
+        path.unlink()
+    cluster.start(2)
+    cluster.wait_ready()
+    time.sleep(2)
+    producing.end()
+    found = read_all(cluster.bootstrap)
+    assert {number: dict(records) for number, records in found.items()} == producing.acknowledged
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    deadline = time.monotonic() + 30
+    while any(len(one.isrs) < 3 for one in admin.list_topics("t", 10).topics["t"].partitions.values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(2)
+    for node_id in cluster.node_ids:
+        cluster.stop(node_id)
+    for number in range(PARTITIONS):
+        assert len(set(logs_of(cluster, number).values())) == 1, number
