@@ -71,10 +71,10 @@ class QuorumLinks:
         """``listener`` is the first name of ``controller.listener.names``, ``servers`` the bootstrap servers."""
         self._link_to = link_to
         self._listener = listener
-        self.servers = list(servers)
+        self.servers = dice.sample(servers, len(servers))
+        """Bootstrap servers in the order in which they are asked: in turn, for a silent one costs its time-out each time."""
         self._cluster_id = cluster_id
         self._timeout_ms = timeout_ms
-        self._dice = dice
         self._monotonic = monotonic
         self._obstacles = obstacles
         self._looks: asyncio.TimerHandle | None = None
@@ -86,11 +86,13 @@ class QuorumLinks:
         address = self._address(peer, endpoints)
         if address is None:
             raise NoAnswer(ErrorCode.BROKER_NOT_AVAILABLE, f"no address of node {peer} is known")
+        self._ask_last(address)
         link = self._link(Peer(peer, *address), isinstance(request, FetchRequest | FetchSnapshotRequest))
         message = request_to_wire(request, cluster_id=self._cluster_id)
         try:
             response = await link.ask(message, timeout_ms=self._timeout_ms, version_min=oldest_version(request))
         except PeerError as error:
+            self._ask_last(address)
             self._obstacles.heard(str(link.peer), f"does not answer ({_why(error)})")
             code = ErrorCode.UNSUPPORTED_VERSION if isinstance(error, PeerUnsupported) else ErrorCode.REQUEST_TIMED_OUT
             raise NoAnswer(code, str(error), refused=isinstance(error, PeerRefused)) from error
@@ -142,11 +144,17 @@ class QuorumLinks:
 
     def _address(self, peer: int, endpoints: Endpoints) -> tuple[str, int] | None:
         if peer == BOOTSTRAP:
-            return self._dice.choice(self.servers) if self.servers else None
+            return self.servers[0] if self.servers else None
         found = next((one for one in endpoints if one.listener == self._listener), None)
         if found is None and endpoints:
             found = endpoints[0]
         return None if found is None else (found.host, found.port)
+
+    def _ask_last(self, address: tuple[str, int]) -> None:
+        """Put a server behind all others, if it is one: it owes an answer, maybe as the leader, or has just given none."""
+        if address in self.servers:
+            self.servers.remove(address)
+            self.servers.append(address)
 
     def _link(self, peer: Peer, fetches: bool) -> PeerLink:
         link = self._links.get((peer, fetches))

@@ -33,6 +33,8 @@ class Link:
         self.asked.append((message, timeout_ms, version_min))
         future = asyncio.get_running_loop().create_future()
         answer = self.answers[type(message).__name__]
+        if isinstance(answer, asyncio.Future):
+            return answer
         if isinstance(answer, Exception):
             future.set_exception(answer)
         else:
@@ -91,6 +93,57 @@ async def test_a_bootstrap_server_needs_no_address_of_its_own(made):
     peers.servers.clear()
     with pytest.raises(NoAnswer, match="no address"):
         await peers.ask(BOOTSTRAP, FETCH, ())
+
+
+async def asked(peers, links):
+    """The host of the bootstrap server that is asked next."""
+    before = {link: len(link.asked) for link in links}
+    await asyncio.gather(peers.ask(BOOTSTRAP, FETCH, ()), return_exceptions=True)
+    (found,) = [link.peer.host for link in links if len(link.asked) > before.get(link, 0)]
+    return found
+
+
+async def test_bootstrap_servers_are_asked_in_turn(made):
+    """One that does not answer takes its whole time-out each time: it is not asked again before all others."""
+    peers, links, answers = made
+    peers.servers[:] = [("a", 5), ("b", 5), ("d", 5), ("e", 5)]
+    answers["FetchRequest"] = PeerTimeout(Peer(-1, "s", 5), "slow")
+    first = [await asked(peers, links) for _ in range(4)]
+    assert sorted(first) == ["a", "b", "d", "e"]
+    assert [await asked(peers, links) for _ in range(4)] == first
+
+
+async def test_the_leader_that_does_not_answer_is_asked_last(made):
+    """Whoever looks for the next leader asks no server that owes an answer, nor again when it has given none."""
+    peers, links, answers = made
+    peers.servers[:] = [("c", 2), ("b", 5), ("d", 5)]
+    owed = answers["FetchRequest"] = asyncio.get_running_loop().create_future()
+    fetch = asyncio.ensure_future(peers.ask(2, FETCH, AT))
+    await asyncio.sleep(0)
+    answers["FetchRequest"] = PeerTimeout(Peer(-1, "s", 5), "slow")
+    assert [await asked(peers, links) for _ in range(2)] == ["b", "d"]
+    assert peers.servers[0] == ("c", 2)
+    owed.set_exception(PeerTimeout(Peer(2, "c", 2), "slow"))
+    with pytest.raises(NoAnswer):
+        await fetch
+    assert [await asked(peers, links) for _ in range(3)] == ["b", "d", "c"]
+
+
+def test_nodes_begin_with_different_servers(made):
+    """A server that is named first everywhere has not all the brokers at once after an election."""
+    peers, _, _ = made
+    servers = [(name, 5) for name in "abcdef"]
+    orders = {
+        tuple(
+            QuorumLinks(
+                peers._link_to, listener="C", servers=servers, cluster_id="c", timeout_ms=1, dice=random.Random(seed),
+                monotonic=lambda: 0.0, obstacles=peers._obstacles,
+            ).servers
+        )
+        for seed in range(5)
+    }  # fmt: skip
+    assert len(orders) > 1
+    assert {tuple(sorted(each)) for each in orders} == {tuple(servers)}
 
 
 async def test_fetches_have_links_of_their_own_and_a_node_that_moved_has_new_ones(made):
