@@ -18,7 +18,7 @@ QUICK = {
     "log.flush.offset.checkpoint.interval.ms": "200",
     "remote.log.storage.system.enable": "true",
 }
-SECONDS = 60
+SECONDS = 120
 
 
 @pytest.fixture
