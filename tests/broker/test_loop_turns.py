@@ -163,14 +163,17 @@ def test_no_turn_is_long_where_a_snapshot_is_written(guarded):
     gc.freeze()
     turns.reset()
 
-    def write():
+    async def write():
         snapshotting.grown(1 << 40)
         snapshotting.published()
+
+    async def is_due():
+        return snapshotting.is_due
 
     try:
         thread.run(write)
         deadline = time.monotonic() + 60
-        while thread.run(lambda: snapshotting.is_due) and time.monotonic() < deadline:
+        while thread.run(is_due) and time.monotonic() < deadline:
             time.sleep(0.1)
     finally:
         gc.unfreeze()

@@ -72,7 +72,7 @@ class InProcess:
 
 
 def _known(address, topic):
-    """What this broker says of a topic. Raises UNKNOWN_TOPIC_OR_PARTITION until it has heard of it."""
+    """The topic as this broker has it. Raises UNKNOWN_TOPIC_OR_PARTITION until it has heard of it."""
     with Client(address, timeout_seconds=20) as client:
         return client.topic(topic)
 

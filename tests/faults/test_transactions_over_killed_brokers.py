@@ -132,7 +132,7 @@ def test_a_topic_that_is_deleted_needs_no_marker(brokers, new_producer):
 def test_transactions_are_looked_at_and_ended_by_hand_on_the_broker_that_has_them(brokers):
     """``list`` asks all brokers, ``describe`` the coordinator, ``abort`` the partition's leader, with any coordinator.
 
-    The marker by hand has the producer's own epoch and fences nobody, as in Kafka: what it has aborted stays aborted.
+    The marker by hand has the producer's own epoch and does not fence it, as in Kafka. Aborted records stay aborted.
     """
     name = brokers.key_at(1)
     producer = WireProducer(brokers, name).init()
