@@ -84,7 +84,8 @@ def describe(*, names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_s
     A group whose coordinator does not answer is left out and named, and so is the log end of a partition whose leader does
     not; the exit code is 4 then.
     """
-    complete = True
+    failure: KafkaError | None = None
+    described: list[tuple[GroupDescription, dict[TopicPartition, Committed], list[TopicPartition]]] = []
     with Client(bootstrap, timeout_seconds) as client:
         for name in names:
             try:
@@ -92,21 +93,26 @@ def describe(*, names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_s
                 committed = or_away(f"group {name}", partial(committed_offsets, client, name))
             except Away as error:
                 note(f"Not described: {error}.")
-                complete = False
                 continue
+            except KafkaError as error:
+                failure = error
+                break
             read = {one for member in found.members for one in member.partitions}
-            partitions = sorted(read.union(committed))
-            reached, away = reached_partitions(client, _existing(client, partitions))
-            ends = client.list_offsets(dict.fromkeys(reached, _LATEST))
-            rows = _partition_rows(found, partitions, committed, ends)
-            if as_json:
-                write_json(_description(found, rows))
-            else:
-                _write_description(found, rows)
-            for sentence in away_sentences(away):
-                note(f"Without log end: {sentence}")
-            complete = complete and not away
-    if not complete:
+            described.append((found, committed, sorted(read.union(committed))))
+        wanted = sorted({one for _, _, partitions in described for one in partitions})
+        reached, away = reached_partitions(client, _existing(client, wanted))
+        ends = client.list_offsets(dict.fromkeys(reached, _LATEST))
+    for found, committed, partitions in described:
+        rows = _partition_rows(found, partitions, committed, ends)
+        if as_json:
+            write_json(_description(found, rows))
+        else:
+            _write_description(found, rows)
+    for sentence in away_sentences(away):
+        note(f"Without log end: {sentence}")
+    if failure is not None:
+        raise failure
+    if away or len(described) < len(names):
         raise SystemExit(int(ExitCode.UNHEALTHY))
 
 

@@ -160,3 +160,10 @@ def test_partitions_that_do_not_exist_are_refused(stratalog, group, filled) -> N
     reset = ("group", "reset-offsets", group, "--to-latest", "--topic")
     assert "no partition 7" in stratalog(*reset, f"{filled}:0,7", code=3).err
     assert "is not TOPIC" in stratalog(*reset, f"{filled}:x", code=2).err
+
+
+def test_groups_before_one_that_is_not_there_are_described(stratalog, group) -> None:
+    """The error ends the list."""
+    found = stratalog("group", "describe", group, "nope", group, "--json", code=3)
+    assert [row["group"] for row in found.rows] == [group]
+    assert "nope" in found.err
