@@ -1,16 +1,17 @@
 """Whether other nodes may join one whose settings name only itself.
 
 A process that is broker and controller and names no other node is a cluster by itself, and needs no listener of a controller:
-it begins with an empty directory. Whoever has formatted its directory as that of a voter, as Kafka's documentation has it
-(``format --standalone``), and gives it a controller's listener, may let brokers and further controllers join.
+it begins with an empty directory. Brokers and further controllers may join if its directory was formatted as that of a
+voter, as Kafka's documentation has it (``format --standalone``), and if it has a controller's listener.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
-from stratalog.broker.settings.config import BrokerConfig, ConfigRefused
+from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.settings.listeners import SecurityProtocol
 from stratalog.metadata.formatting.node_format import BOOTSTRAP_SNAPSHOT
 from stratalog.metadata.quorum.bootstrap import BOOTSTRAP_CHECKPOINT
@@ -20,9 +21,11 @@ from stratalog.wire.errors import Corrupt
 
 __all__ = ["joinable"]
 
+log = logging.getLogger(__name__)
+
 
 def joinable(config: BrokerConfig) -> BrokerConfig:
-    """The settings of a node, which has peers if others may join it. Raises `ConfigRefused`."""
+    """The settings of a node, which has peers if others may join it; a warning says why they cannot."""
     roles = config.roles
     if roles.has_peers or not config.controller_listeners or not _is_formatted_voter(config):
         return config
@@ -37,9 +40,10 @@ def joinable(config: BrokerConfig) -> BrokerConfig:
         for one in config.controller_listeners
         if one.protocol is not SecurityProtocol.PLAINTEXT
     ]
-    if problems:
-        raise ConfigRefused(problems)
-    return found
+    if not problems:
+        return found
+    log.warning("no other node can join this one, which was formatted as a voter: %s", "; ".join(problems))
+    return config
 
 
 def _is_formatted_voter(config: BrokerConfig) -> bool:

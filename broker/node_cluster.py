@@ -76,7 +76,7 @@ class NodeCluster(Protocol):
 
     @property
     def placements(self) -> Placements | None:
-        """The reports of replicas' directories; None where nobody has to be told."""
+        """The reports of replicas' directories; None for a cluster of one broker."""
 
     def cluster_view(self, image: ClusterImage, /) -> ClusterView:
         """The view that a decision about partitions is made on."""

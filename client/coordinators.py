@@ -76,7 +76,7 @@ def at_coordinator(client: Client, key: str, attempt: Callable[[int], R], key_ty
     """The result of ``attempt`` for the node that coordinates ``key``, while that moves as above.
 
     Raises `BrokerAway` after `REACH_SECONDS` if that node does not answer, or if there is none because brokers are away:
-    nobody takes their place.
+    no other broker takes their place.
     """
     begun = client.monotonic()
 

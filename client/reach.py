@@ -1,6 +1,6 @@
 """Which leaders and coordinators of a cluster answer now: for commands that do what can be done, and name the rest.
 
-A partition has one replica, so nobody stands in for a leader that is away, and to wait for it would only be late.
+A partition has one replica: no other broker stands in for a leader that is away. To wait for it would only be late.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class HostedServices:
     on_released: Callable[[UnifiedLog], None]
     """It is led no longer; called before its role ends and its log goes."""
     placements: Placements | None = None
-    """None where nobody has to be told where replicas lie."""
+    """None for a cluster of one broker."""
 
 
 class HostedPartitions:

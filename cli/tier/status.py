@@ -76,7 +76,7 @@ def status(*, names: Sequence[str], http: str | None, as_json: bool, bootstrap: 
 
 
 def _row(one: TopicPartition) -> dict[str, Any]:
-    """The row of a partition of which nothing is known."""
+    """The row of a partition before anything is known about it."""
     return {**dict.fromkeys(COLUMNS), "topic": one.topic, "partition": one.partition}
 
 
@@ -117,7 +117,7 @@ def _add_sizes(
     partitions: Sequence[TopicPartition],
     timeout_seconds: float,
 ) -> None:
-    """Add what the HTTP side of a broker knows of the partitions; says of which it knows nothing, and why."""
+    """Add the sizes that the HTTP side of a broker knows; a note names the partitions that it does not know, and why."""
     topics = {one.topic for one in partitions}
     if not topics:
         return

@@ -87,7 +87,7 @@ def _committed(_request) -> OffsetFetchResponse:
 
 @pytest.fixture
 def ask(scripted, monkeypatch):
-    """Run a command in a cluster whose broker leads orders-0; nobody leads orders-1, nor coordinates the group ``lost``."""
+    """Run a command in a cluster whose broker leads orders-0; orders-1 has no leader, and the group ``lost`` no coordinator."""
     for module in ("client", "coordinators", "reach"):
         monkeypatch.setattr(f"stratalog.client.{module}.REACH_SECONDS", 0.01)
 

@@ -22,7 +22,7 @@ def client(scripted):
 
 
 def quorum(code=0, leader=1) -> DescribeQuorumResponse:
-    """What the quorum says about itself."""
+    """The quorum's description of itself."""
     found = PartitionData(
         partition_index=0,
         error_code=code,

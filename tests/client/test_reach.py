@@ -38,7 +38,7 @@ def orders(number: int) -> TopicPartition:
 
 @pytest.fixture
 def dead():
-    """The number of a port at which nobody listens."""
+    """The number of a port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return taken.getsockname()[1]
 
@@ -88,7 +88,7 @@ def client(scripted, cluster):
         yield client
 
 
-def test_partitions_whose_leader_is_away_are_told_from_the_others(cluster, client, dead, silent) -> None:
+def test_partitions_whose_leader_is_away_are_set_apart(cluster, client, dead, silent) -> None:
     """No leader, a leader whose host refuses, a leader that stands still: each has its words."""
     cluster.leaders = [1, 2, -1, 3, 1, -1]
     cluster.ports |= {2: dead, 3: silent}
@@ -117,7 +117,7 @@ def test_a_partition_that_does_not_exist_is_an_error(cluster, client) -> None:
         reached_partitions(client, [orders(7)])
 
 
-def test_of_many_partitions_the_first_are_named() -> None:
+def test_the_first_of_many_partitions_are_named() -> None:
     """A broker may lead thousands."""
     (sentence,) = away_sentences({orders(number): "why" for number in range(23)})
     assert sentence.endswith("orders-19 and 3 more: why.")
@@ -157,8 +157,8 @@ def test_a_coordinator_whose_partition_has_no_leader_is_said_to_be_away(scripted
         at_coordinator(client, "g", pytest.fail)
 
 
-def test_what_is_away_has_its_name() -> None:
-    """Of errors that say nothing about brokers none is taken."""
+def test_a_group_that_is_away_has_its_name() -> None:
+    """Other errors pass as they are."""
 
     def refused(error):
         def attempt():

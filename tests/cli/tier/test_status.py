@@ -115,7 +115,7 @@ PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 
 
 class FourPartitions:
-    """A client of brokers 1 and 2, of which the first leads t-0 and t-2, and the second t-1; t-3 is led by nobody."""
+    """A client of two brokers: 1 leads t-0 and t-2, 2 leads t-1; t-3 has no leader."""
 
     def __init__(self, *_arguments) -> None:
         self.brokers = {1: ("host-1", 9092), 2: ("host-2", 9092)}
@@ -154,7 +154,7 @@ def two_brokers(monkeypatch):
 
 
 def test_each_broker_is_asked_for_what_it_leads(two_brokers) -> None:
-    """What a broker that is away leads has a row without figures, and the exit code is that of ``stratalog cluster``."""
+    """The partition of a broker that is away has a row without figures; the exit code is that of ``stratalog cluster``."""
     found = CliRunner().invoke(cli, ["tier", "status", "t", "--json"])
     rows = [json.loads(line) for line in found.stdout.splitlines()]
     assert [(row["partition"], row["log_end"], row["local_bytes"]) for row in rows] == [
