@@ -69,7 +69,7 @@ def poll_follower(core: RaftCore) -> None:
         if core.may_stand:
             core.stand()
             return
-        role = core.role = replace(role, lost=True, deadline_ms=core.now_ms + core.timeouts.fetch_ms)
+        role = core.role = replace(role, lost=True, deadline_ms=core.now_ms + core.timeouts.ask_again_ms)
     if role.lost and not core.may_stand:
         ask_any(core)
     elif core.may_send(role.leader_id) and not membership.ask_if_due(core) and may_fetch(core):

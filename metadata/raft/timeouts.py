@@ -47,6 +47,14 @@ class RaftTimeouts:
         """How long it counts that a host has refused a connection: twice the fetch time-out."""
         return 2 * self.fetch_ms
 
+    @property
+    def ask_again_ms(self) -> int:
+        """An observer without a leader's answers asks the servers so often: an eighth of the fetch time-out.
+
+        Servers name the silent leader until they have elected another one, which they begin at about the same time.
+        """
+        return self.fetch_ms // 8
+
     def follower_timeout_ms(self, place: int, count: int) -> int:
         """How long the voter at place ``place`` of ``count`` followers does without the leader: ``fetch_ms`` or less.
 

@@ -177,6 +177,23 @@ def test_an_observer_that_has_lost_the_leader_asks_the_bootstrap_servers(node, q
     assert act.BOOTSTRAP in four.sent(FetchRequest)
 
 
+def test_an_observer_asks_on_while_servers_name_the_leader_that_is_silent(node, quorum):
+    """They have elected no other one yet; it waits no whole time-out of the silent one before it asks them again."""
+    four = node(4)
+    (request,) = four.sent(FetchRequest).values()
+    four.answer(act.BOOTSTRAP, request, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH, 1, 2, quorum.endpoints(2)))
+    assert set(four.sent(FetchRequest)) == {2}
+    four.wait(2000)
+    for _ in range(3):
+        (request,) = four.sent(FetchRequest).values()
+        four.answer(act.BOOTSTRAP, request, FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, 2, quorum.endpoints(2)))
+        assert four.sent(FetchRequest) == {}
+        four.wait(249)
+        assert four.sent(FetchRequest) == {}
+        four.wait(1)
+        assert set(four.sent(FetchRequest)) == {act.BOOTSTRAP}
+
+
 def test_answers_of_an_earlier_role_are_dropped(follower, quorum):
     """A follower of another leader has asked, and this node is none any more."""
     one = follower()
