@@ -114,7 +114,7 @@ async def test_bootstrap_servers_are_asked_in_turn(made):
 
 
 async def test_the_leader_that_does_not_answer_is_asked_last(made):
-    """Whoever looks for the next leader asks no server that owes an answer, nor again when it has given none."""
+    """A server that owes an answer, or has given none, comes after all the others when a node looks for the next leader."""
     peers, links, answers = made
     peers.servers[:] = [("c", 2), ("b", 5), ("d", 5)]
     owed = answers["FetchRequest"] = asyncio.get_running_loop().create_future()
