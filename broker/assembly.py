@@ -230,6 +230,7 @@ def new_replication(broker: BrokerParts, cluster: NodeCluster) -> Replication | 
         broker_epoch=lambda: membership.lifecycle.broker_epoch,
         monotonic=monotonic,
         draw=draw,
+        archive=broker.tiering.submit if broker.config.tiering_enabled else None,
     )
     return Replication(services)
 
@@ -352,6 +353,7 @@ def new_housekeeping(broker: BrokerParts) -> Housekeeping:
         removals=broker.removals,
         slices=broker.dispatcher.slices,
         report_corruption=broker.report_corruption,
+        trim=None if broker.replication is None else broker.replication.trim,
     )
     return Housekeeping(services, GroupCopies(copies))
 

@@ -15,6 +15,7 @@ from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.directories import Directories, Kept
+from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
@@ -53,6 +54,8 @@ class HousekeepingServices:
     removals: BackgroundRemoval
     slices: Slices
     report_corruption: Callable[[UnifiedLog, Corrupt], None]
+    trim: Callable[[Follower], None] | None = None
+    """Lets a follower's local copies of archived records go; None without followers."""
 
 
 class Housekeeping:
@@ -186,7 +189,11 @@ class Housekeeping:
         now_ms = self._services.clock.wall_ms()
         log_ = unified.log
         if log_.config.remote_storage_enable:
-            self._services.tiering.retain(unified, now_ms)
+            follower, trim = unified.partition.follower, self._services.trim
+            if follower is None:
+                self._services.tiering.retain(unified, now_ms)
+            elif trim is not None:
+                trim(follower)
             return
         deletion = segments_to_delete(
             log_.segments(),

@@ -71,7 +71,8 @@ class Comparisons:
         """
         suspect = self._ports.checkpoints.is_suspect(archive.unified)
         reconciling = self._new(archive, state, lost=led is Led.LOST)
-        if led is not Led.CREATED and (suspect or reconciling.needed()):
+        complete = led is Led.TAKEN_OVER  # a member of the in-sync set has all that was committed, and so archived
+        if led is not Led.CREATED and (suspect or (not complete and reconciling.needed())):
             # A log that was served all the time goes on; it stops only if its archive turns out to know better.
             self._start(archive, reconciling, hold=led is not Led.RECONFIGURED)
         if suspect:  # an earlier start may have ended before it was through with this

@@ -235,8 +235,8 @@ class Archive:
 
     def _doubtful(self, claimed: commands.Report) -> bool:
         """True if the archive has claims that this directory does not know; then the two are compared first."""
-        doubt = None if self._made() is None else doubt_of(self._partition, claimed, self.remote.end_offset)
-        if doubt is not None:
+        end = self.remote.end_offset if self.remote.known else self.unified.log.log_end_offset
+        if (doubt := None if self._made() is None else doubt_of(self._partition, claimed, end)) is not None:
             self._compare(self, *doubt)
         return doubt is not None
 

@@ -237,6 +237,8 @@ class Tiering:
         state = self._checkpoints.state_of(unified)
         if not self.config.tiering_enabled or not (config.remote_storage_enable or state):
             return
+        if led is Led.TAKEN_OVER:
+            state = None  # of an earlier leadership, if there is one
         if led is Led.CREATED:
             state = RemoteLogState(unified.log.first_base_offset, unified.log.first_base_offset, 0)
         if state and state.remote_bytes:

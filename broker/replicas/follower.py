@@ -12,11 +12,12 @@ cuts its log by leader epochs, never to its high watermark (KIP-101, KIP-279). T
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter, LogOwner
 from stratalog.broker.runtime.clock import Clock
-from stratalog.hot.state.leader_epochs import EpochEnd
+from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
@@ -132,6 +133,42 @@ class Follower:
         except OSError as error:
             self._partition.directory.report(error, self._partition)
 
+    def begin_behind(
+        self, offset: int, leader_epochs: Sequence[EpochEntry], producer_snapshot: bytes | None, log_start_offset: int
+    ) -> None:
+        """Begin the log anew at ``offset``, the end of its archive, with the history there. A failed disk is reported."""
+        if self._ended:
+            return
+        log_, partition = self._log, self._partition
+        log.info(
+            "%s: offsets from %d to %d are in the archive: the copy begins behind them, at the leader on broker %d",
+            self.topic_partition,
+            log_.log_end_offset,
+            offset,
+            self.leader_id,
+        )
+        try:
+            log_.truncate_fully_and_start_at(
+                offset, leader_epochs, producer_snapshot, log_start_offset=min(log_start_offset, offset)
+            )
+            log_.sync()
+        except OSError as error:
+            partition.directory.report(error, partition)
+            return
+        partition.high_watermark = offset  # only committed records are archived
+        log_.producer_state.on_high_watermark(offset)
+        partition.wake()
+
+    def evict_below(self, offset: int) -> None:
+        """Let local segments below ``offset`` go, which the archive has. A failed disk is reported."""
+        if self._ended:
+            return
+        log_ = self._log
+        try:
+            log_.delete_local_before(min(offset, log_.flushed_offset))
+        except OSError as error:
+            self._partition.directory.report(error, self._partition)
+
     # -- answers of the leader ------------------------------------------------------------------------------
 
     def take(self, data: PartitionData, outcome: Outcome) -> None:
@@ -155,6 +192,12 @@ class Follower:
             return
         except OSError as error:
             self._partition.directory.report(error, self._partition)
+            self._refuse()
+            return
+        except Exception:  # a mistake in one partition may not stop all that come from this leader
+            log.exception(
+                "%s: an answer of its leader, broker %d, could not be taken", self.topic_partition, self.leader_id
+            )
             self._refuse()
             return
         self._leader_high_watermark = data.high_watermark

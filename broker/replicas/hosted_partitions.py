@@ -33,7 +33,7 @@ from stratalog.hot.replica_state import NO_BROKER_EPOCH
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.partition_index import PartitionKey
-from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
+from stratalog.metadata.image.topics_image import LeaderRecovery, PartitionImage, TopicImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -188,9 +188,10 @@ class HostedPartitions:
         elif state.leader != node_id:
             self._lead_no_longer(unified, state)
         elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
+            led = _why_led(unified.partition, state)
             self._copy_no_longer(unified)
             self._lead(unified.partition, state)
-            self._services.on_led(unified, Led.RENEWED)
+            self._services.on_led(unified, led)
         else:
             unified.partition.leader.in_sync_changed(state.in_sync_replicas, state.partition_epoch)
 
@@ -345,6 +346,13 @@ class HostedPartitions:
             directory.files.doom_partition(unified.topic_partition, os.urandom(_UUID_BYTES))
         except OSError as error:
             directory.writer.report(error)
+
+
+def _why_led(partition: Partition, state: PartitionImage) -> Led:
+    """Why a partition that is open already is led from now on."""
+    if partition.leader is not None or len(state.replicas) == 1:
+        return Led.RENEWED
+    return Led.TAKEN_OVER if state.leader_recovery is LeaderRecovery.RECOVERED else Led.OPENED
 
 
 def _first_high_watermark(opened: OpenedLog, state: PartitionImage) -> int:

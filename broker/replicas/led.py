@@ -18,5 +18,7 @@ class Led(Enum):
     """It has a past, but its log is not there: the disk was replaced or wiped."""
     RENEWED = "renewed"
     """It was led before, and is led under a new leader epoch: work of the old epoch has ended."""
+    TAKEN_OVER = "taken over"
+    """It was copied from its leader until now, as a member of the in-sync set: its log has all that was committed."""
     RECONFIGURED = "reconfigured"
     """It was led all the time; its settings have changed."""

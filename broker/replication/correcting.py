@@ -1,19 +1,23 @@
-"""Where a follower goes on whose position lies outside its leader's log.
+"""Moves a follower whose position lies outside its leader's log to where it can go on.
 
 The leader's end below the follower's: an unclean election has made a shorter log the truth, and the follower cuts its own. The
-leader's start above the follower's end: what lies between is deleted, and the follower begins anew there. Source: Kafka's
-``AbstractFetcherThread.fetchOffsetAndTruncate``.
+leader's start above the follower's end: the records between are deleted, and the follower begins anew there. The leader's
+local start above it: these records are in the archive, and the follower begins behind them. Sources: Kafka's
+``AbstractFetcherThread.fetchOffsetAndTruncate``, ``TierStateMachine``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError
 from stratalog.broker.replicas.follower import Follower, Outcome
+from stratalog.broker.replication.tier_start import Submit, read_history
+from stratalog.tier.documents.keys import PartitionId
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -26,7 +30,9 @@ __all__ = ["Correcting"]
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
+_EARLIEST_LOCAL: Final = -4
 _EPOCHS_SINCE: Final = 4
+_LOCAL_SINCE: Final = 8
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +40,11 @@ log = logging.getLogger(__name__)
 class Correcting:
     """The corrections of copies from one leader."""
 
-    def __init__(self, links: BrokerLinks, leader_id: int, *, local_id: int, timeout_ms: int) -> None:
+    def __init__(
+        self, links: BrokerLinks, leader_id: int, *, local_id: int, timeout_ms: int, archive: Submit | None = None
+    ) -> None:
+        """``archive`` takes commands for the bucket; None where there is none."""
+        self._archive = archive
         self._links = links
         self._leader_id = leader_id
         self._local_id = local_id
@@ -43,7 +53,14 @@ class Correcting:
 
     def begin(self, role: Follower, outcome: Outcome, *, is_archived: bool) -> None:
         """Move the log to where its leader's has records; ``outcome`` hears of the end."""
-        task = asyncio.get_running_loop().create_task(self._correct(role, outcome, is_archived=is_archived))
+        self._run(self._correct(role, outcome, is_archived=is_archived))
+
+    def trim(self, role: Follower) -> None:
+        """Let the records go that the leader has in the archive alone: the archive has them, as its local start says."""
+        self._run(self._trim(role))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -55,16 +72,36 @@ class Correcting:
     async def _correct(self, role: Follower, outcome: Outcome, *, is_archived: bool) -> None:
         try:
             start = await self._end(role, _EARLIEST)
-            end = await self._end(role, _LATEST)
             if is_archived:
-                why = f"its leader has moved offsets from {role.position.offset} on to the archive, from which no replica starts yet"
-                raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
-            role.move_into(start, end)
+                await self._begin_behind_archive(role, start)
+            else:
+                role.move_into(start, await self._end(role, _LATEST))
         except (PeerError, KafkaError) as error:
             log.warning("%s: no place to go on was found: %s", role.topic_partition, error)
             outcome.refused(role, role.position)
+        except Exception:  # a mistake in one partition may not stop all that come from this leader
+            log.exception("%s: no place to go on was found", role.topic_partition)
+            outcome.refused(role, role.position)
         else:
             role.settle(outcome)
+
+    async def _begin_behind_archive(self, role: Follower, start_offset: int) -> None:
+        if self._archive is None:
+            why = "its leader has moved records to an archive, and this broker has none"
+            raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
+        local_start = await self._end(role, _EARLIEST_LOCAL)
+        topic, number = role.topic_partition
+        history = await read_history(self._archive, PartitionId(topic, role.key.topic_id, number))
+        if history.remote_end < local_start:
+            why = f"its archive ends at offset {history.remote_end}, and its leader's disk begins at {local_start}"
+            raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
+        role.begin_behind(history.remote_end, history.leader_epochs, history.producer_snapshot, start_offset)
+
+    async def _trim(self, role: Follower) -> None:
+        try:
+            role.evict_below(await self._end(role, _EARLIEST_LOCAL))
+        except (PeerError, KafkaError) as error:
+            log.debug("%s is not trimmed now: %s", role.topic_partition, error)
 
     async def _end(self, role: Follower, timestamp: int) -> int:
         """One end of the leader's log, in the role's epoch. Raises `PeerError`, `KafkaError`."""
@@ -76,7 +113,10 @@ class Correcting:
             topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
         )
         answer: ListOffsetsResponse = await self._links.ask(
-            self._leader_id, request, timeout_ms=self._timeout_ms, version_min=_EPOCHS_SINCE
+            self._leader_id,
+            request,
+            timeout_ms=self._timeout_ms,
+            version_min=_LOCAL_SINCE if timestamp == _EARLIEST_LOCAL else _EPOCHS_SINCE,
         )
         (told,) = answer.topics[0].partitions
         if told.error_code:

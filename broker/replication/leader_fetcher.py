@@ -25,6 +25,7 @@ from stratalog.broker.replication.fetching_events import (
     Taken,
     Ticked,
 )
+from stratalog.broker.replication.tier_start import Submit
 from stratalog.broker.runtime.alarm import Alarm
 from stratalog.metadata.image.partition_index import PartitionKey
 
@@ -50,8 +51,12 @@ class LeaderFetcher:
         timeout_ms: int,
         monotonic: Callable[[], float],
         draw: Callable[[], float],
+        archive: Submit | None = None,
     ) -> None:
-        """``timeout_ms`` bounds the wait for one answer, which the leader holds back for a while."""
+        """``timeout_ms`` bounds the wait for one answer, which the leader holds back for a while.
+
+        ``archive`` takes commands for the bucket.
+        """
         self._leader_id = leader_id
         self._links = links
         self._broker_epoch = broker_epoch
@@ -59,7 +64,7 @@ class LeaderFetcher:
         self._machine = Fetching(local_id, limits, draw)
         self._roles: dict[PartitionKey, Follower] = {}
         self._begun: set[PartitionKey] = set()
-        self._correcting = Correcting(links, leader_id, local_id=local_id, timeout_ms=timeout_ms)
+        self._correcting = Correcting(links, leader_id, local_id=local_id, timeout_ms=timeout_ms, archive=archive)
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._closed = False
         self._told = False
@@ -79,6 +84,10 @@ class LeaderFetcher:
         if self._roles.pop(key, None) is not None:
             self._begun.discard(key)
             self._step(Released(key))
+
+    def trim(self, role: Follower) -> None:
+        """Let the local records of a tiered partition go that its leader has in the archive alone."""
+        self._correcting.trim(role)
 
     def close(self) -> None:
         """Send nothing any more."""

@@ -16,6 +16,7 @@ from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replication.fetching import FetchLimits
 from stratalog.broker.replication.in_sync_asking import InSyncAsks
 from stratalog.broker.replication.leader_fetcher import LeaderFetcher
+from stratalog.broker.replication.tier_start import Submit
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.image.partition_index import PartitionKey
 
@@ -33,6 +34,8 @@ class ReplicationServices:
     broker_epoch: Callable[[], int]
     monotonic: Callable[[], float]
     draw: Callable[[], float]
+    archive: Submit | None = None
+    """Takes commands for the bucket; None where no topic can be tiered."""
 
 
 class Replication:
@@ -64,6 +67,12 @@ class Replication:
         if leader_id is not None:
             self._fetchers[leader_id].release(key)
 
+    def trim(self, role: Follower) -> None:
+        """Let the local records of a tiered partition go that its leader has in the archive alone."""
+        fetcher = self._fetchers.get(role.leader_id)
+        if fetcher is not None:
+            fetcher.trim(role)
+
     def image_applied(self) -> None:
         """Brokers may have other addresses now."""
         self._services.links.follow()
@@ -87,6 +96,7 @@ class Replication:
             timeout_ms=config.integer("replica.socket.timeout.ms"),
             monotonic=services.monotonic,
             draw=services.draw,
+            archive=services.archive,
         )
 
     def _limits(self) -> FetchLimits:

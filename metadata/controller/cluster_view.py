@@ -24,11 +24,10 @@ __all__ = ["ClusterView", "Held", "Partitions", "ReplicationSettings", "TopicSet
 
 
 class ReplicationSettings(NamedTuple):
-    """The settings of a topic that bear on its replicas: min.insync.replicas, unclean.leader.election.enable, remote.storage.enable."""
+    """The settings of a topic that bear on its replicas: min.insync.replicas, unclean.leader.election.enable."""
 
     min_in_sync_replicas: int = 1
     unclean_allowed: bool = False
-    is_tiered: bool = False
 
 
 TopicSettings = Callable[[str], ReplicationSettings]
@@ -62,7 +61,6 @@ def _replication_settings(resolver: ConfigResolver, overrides: Mapping[str, str]
     return ReplicationSettings(
         at_least if isinstance(at_least, int) else 1,
         bool(entries["unclean.leader.election.enable"].value),
-        bool(entries["remote.storage.enable"].value),
     )
 
 

@@ -212,15 +212,6 @@ def _level(resource: ConfigResource) -> Mapping[str, ConfigDef]:
     return {} if level is None else level()
 
 
-def _check_replicas(image: ClusterImage, name: str, after: Mapping[str, str], rules: ConfigRules) -> None:
-    topic = image.topics.by_name.get(name)
-    if topic is not None and rules.resolver.resolve(after)["remote.storage.enable"].value:
-        most = max((len(state.replicas) for state in topic.partitions.values()), default=0)
-        if most > 1:
-            why = f"In this release a topic with remote.storage.enable=true has one replica of each partition; this one has {most}."
-            raise ConfigError(why)
-
-
 def _alter(
     image: ClusterImage, resource: ConfigResource, after: dict[str, str], touched: frozenset[str], rules: ConfigRules
 ) -> list[Message]:
@@ -230,7 +221,6 @@ def _alter(
         if resource.type == ResourceType.TOPIC:
             _check_topic(image, resource.name)
             validate_topic_configs(after, rules.resolver, existing=before, tiering_enabled=rules.tiering_enabled)
-            _check_replicas(image, resource.name, after, rules)
         elif resource.type == ResourceType.BROKER:
             _check_broker(image, resource, after, touched, rules)
         elif resource.type == ResourceType.GROUP:

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["NextInt", "check_assignment", "check_replica_count", "place_replicas"]
+__all__ = ["NextInt", "check_assignment", "place_replicas"]
 
 NextInt = Callable[[int], int]
 
@@ -118,16 +118,6 @@ def _shuffle(items: list[T], next_int: NextInt) -> None:
     for last in range(len(items) - 1, 0, -1):
         other = next_int(last + 1)
         items[last], items[other] = items[other], items[last]
-
-
-def check_replica_count(count: int, *, is_tiered: bool) -> None:
-    """Raise `KafkaError` INVALID_REPLICATION_FACTOR for more replicas than a partition of such a topic can have."""
-    if is_tiered and count > 1:
-        why = (
-            f"A replication factor of {count} cannot be kept with remote.storage.enable=true: in this release a tiered topic "
-            "has one replica of each partition on a disk, and its archive."
-        )
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
 
 
 def place_replicas(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.controller.partition_change import PartitionRules, PartitionTarget, partition_change
-from stratalog.metadata.controller.placement import check_assignment, check_replica_count
+from stratalog.metadata.controller.placement import check_assignment
 from stratalog.metadata.controller.reassignment import Assignment, cancelled, retargeted
 from stratalog.metadata.image.decision import RECORDS_PER_BATCH_MAX, Decision, Failure, Steps, at_once, failure_of
 from stratalog.metadata.image.image import ClusterImage
@@ -51,8 +51,7 @@ def reassigning_partitions(
             if move.replicas is None:
                 target = _stopped(view, move.partition, state)
             else:
-                tiered = view.settings(move.partition.topic).is_tiered
-                target = _begun(view.image, state, move.replicas, tiered=tiered, factor_may_change=factor_may_change)
+                target = _begun(view.image, state, move.replicas, factor_may_change=factor_may_change)
         except KafkaError as error:
             results.append(failure_of(error))
             continue
@@ -90,7 +89,7 @@ def _found(image: ClusterImage, partition: TopicPartition) -> tuple[TopicImage, 
 
 
 def _begun(
-    image: ClusterImage, state: PartitionImage, replicas: tuple[int, ...], *, tiered: bool, factor_may_change: bool
+    image: ClusterImage, state: PartitionImage, replicas: tuple[int, ...], *, factor_may_change: bool
 ) -> PartitionTarget:
     check_assignment(replicas, None, image.brokers)
     wanted = len(state.replicas)
@@ -99,8 +98,6 @@ def _begun(
     if not factor_may_change and len(replicas) != wanted:
         why = f"The replication factor is changed from {wanted} to {len(replicas)}"
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
-    if tiered and replicas != state.replicas:  # also a move to another broker has two replicas until it is done
-        check_replica_count(len({*replicas, *state.replicas}), is_tiered=True)
     return PartitionTarget(assignment=retargeted(Assignment.of(state), replicas))
 
 

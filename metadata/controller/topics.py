@@ -15,7 +15,6 @@ from typing import Final
 from stratalog.metadata.controller.placement import (
     NextInt,
     check_assignment,
-    check_replica_count,
     place_replicas,
 )
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
@@ -147,9 +146,6 @@ def _create(
     configs = _checked_configs(topic, rules)
     brokers = image.brokers
     replicas = _assigned(topic, brokers) if topic.assignments else _placed(topic, rules, brokers, next_int)
-    check_replica_count(
-        len(replicas[0]), is_tiered=bool(rules.resolver.resolve(configs)["remote.storage.enable"].value)
-    )
     partitions = [_new_partition(brokers, each) for each in replicas]
     violation = rules.policy(topic) if rules.policy is not None else None
     if violation is not None:

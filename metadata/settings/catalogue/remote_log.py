@@ -22,7 +22,7 @@ __all__ = ["REMOTE_LOG_SETTINGS"]
 _BUILT_IN: Final = "tiering is built in; the bucket is named by stratalog.bucket.url"
 _MANIFEST: Final = "what is in the bucket is written in one manifest a partition there, not in a topic"
 _ONE_WORKER: Final = "one worker process does the bucket's work; its concurrency follows the throughput"
-_NO_FOLLOWERS: Final = "a tiered topic has one replica of each partition in this release"
+_NO_FOLLOWERS: Final = "followers read the bucket only to begin behind it"
 _TOKENS: Final = "the rate is held by a token bucket, there are no sample windows"
 _METADATA_MANAGER: Final = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
 

@@ -19,7 +19,7 @@ from stratalog.metadata.settings.catalogue.validators import at_least
 __all__ = ["REPLICATION_SETTINGS"]
 
 _NOT_THROTTLED: Final = "replication is not throttled in this release"
-_TIERED_HAS_ONE: Final = "a topic with remote.storage.enable=true has one replica of each partition in this release"
+_FROM_THE_TIER: Final = "a follower whose leader has archived records begins behind them in any case"
 _ONE_FETCHER: Final = "one connection copies from each other broker"
 _LEADER_SERVES: Final = "consumers read from the leader in this release"
 _OF_THE_SYSTEM: Final = "the operating system sizes the buffers of these sockets"
@@ -27,7 +27,7 @@ _ONE_DIRECTORY: Final = "replicas are not moved between directories in this rele
 
 # fmt: off
 REPLICATION_SETTINGS: Final[tuple[ConfigDef, ...]] = (
-    setting("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, mode=WIDE, unused=_TIERED_HAS_ONE,
+    setting("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, mode=WIDE, unused=_FROM_THE_TIER,
             doc="An empty follower begins behind the last archived offset instead of copying history."),
     setting("follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True, unused=_NOT_THROTTLED,
             doc="Bytes a second for throttled replicas on followers."),

@@ -111,10 +111,6 @@ def test_topics_are_there_after_a_restart(broker):
     assert broker.partition("t").log.config.retention_ms == 777
 
 
-KEPT = (
-    "A replication factor of {} cannot be kept with remote.storage.enable=true: in this release a tiered topic has one "
-    "replica of each partition on a disk, and its archive."
-)
 TOO_MANY = (
     "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached because only 3 "
     "broker(s) are registered or some brokers have all their log directories cordoned."
@@ -151,17 +147,10 @@ class TestOverManyBrokers:
         self.made(one, topic("t", partitions=6))
         assert {state.replicas for state in one.image.topics.by_name["t"].partitions.values()} == {(3,)}
 
-    def test_more_replicas_than_brokers_are_refused_in_kafkas_words_and_those_of_tiered_topics_in_ours(self, one):
-        """No replica starts from the archive in this release."""
-        tiered = {"remote_storage_enable": "true"}
-        wanted = [topic("four", replicas=4), topic("two", replicas=2, **tiered), topic("good", replicas=3)]
-        assert self.made(one, *wanted) == [
-            (ErrorCode.INVALID_REPLICATION_FACTOR, TOO_MANY),
-            (ErrorCode.INVALID_REPLICATION_FACTOR, KEPT.format(2)),
-            (ErrorCode.NONE, None),
-        ]
-        named = topic("named", partitions=-1, replicas=-1, assignments=[(0, [1, 2])], **tiered)
-        assert self.made(one, named) == [(ErrorCode.INVALID_REPLICATION_FACTOR, KEPT.format(2))]
+    def test_more_replicas_than_brokers_are_refused_in_kafkas_words(self, one):
+        """As many as there are brokers are kept, also of a tiered topic."""
+        wanted = [topic("four", replicas=4), topic("good", replicas=3, remote_storage_enable="true")]
+        assert self.made(one, *wanted) == [(ErrorCode.INVALID_REPLICATION_FACTOR, TOO_MANY), (ErrorCode.NONE, None)]
 
     def test_replicas_that_are_named_go_where_they_are_named(self, one):
         """One for each partition."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stratalog.broker.replicas.follower import LogPosition, cut_to
 from stratalog.hot.config import LONG_MAX
-from stratalog.hot.state.leader_epochs import EpochEnd
+from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry
 from stratalog.wire.batch import Record, assign_offset, build_batch
 from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
 from tests.broker.replicas.leader_rig import Bench
@@ -24,7 +24,7 @@ def batch(offset, count=1, epoch=5):
 
 def leading(bench, count):
     """So many records of its own, in epoch 4, on the disk."""
-    for number in range(count):
+    for number in range(len(bench.ended), len(bench.ended) + count):
         bench.append(str(number), build_batch([Record(0, NOW_MS, None, b"own")]), acks=1)
     bench.disk.write()
     bench.disk.flush()
@@ -179,6 +179,33 @@ def test_a_new_leader_counts_what_it_has_written_where_that_is_enough(tmp_path):
     bench.disk.write()
     bench.partition.lead(1, 6, replicas=(1,), in_sync=(1,))
     assert bench.partition.high_watermark == 2
+
+
+def test_a_log_that_begins_behind_its_archive_has_the_history_there(tmp_path, heard):
+    """Its own records are in the archive; the log start is the leader's, far below what is local."""
+    bench = Bench(str(tmp_path / "t-0"), remote_storage_enable=True)
+    leading(bench, 2)
+    role = bench.partition.follow(LEADER, 6)
+    role.begin_behind(80, (EpochEntry(4, 0), EpochEntry(5, 70)), None, 1)
+    log = bench.partition.log
+    assert role.position == LogPosition(80, 5, 1)
+    assert (log.local_log_start_offset, log.flushed_offset, bench.partition.high_watermark) == (80, 80, 80)
+    role.take(data(batch(80, epoch=6), high_watermark=80), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert heard.told == [("taken", 81, 6, 1)]
+
+
+def test_archived_segments_leave_the_disk_and_the_log_start_stays(tmp_path):
+    """Whole segments, and none that is not on the disk yet."""
+    bench = Bench(str(tmp_path / "t-0"), remote_storage_enable=True)
+    for _ in range(3):
+        leading(bench, 2)
+        bench.partition.log.roll()
+    role = bench.partition.follow(LEADER, 6)
+    role.evict_below(5)
+    log = bench.partition.log
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 6)
 
 
 EPOCHS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=4)

@@ -46,7 +46,7 @@ class Role:
         self.leader_id, self.epoch = leader_id, epoch
         self.position = LogPosition(0, -1, 0)
         self.answers = []
-        self.moved = None
+        self.moved = self.begun = self.evicted = None
 
     def settle(self, outcome):
         outcome.taken(self, self.position)
@@ -55,6 +55,13 @@ class Role:
         self.answers.append(bytes(data.records))
         self.position = LogPosition(self.position.offset + len(data.records), self.epoch, 0)
         outcome.taken(self, self.position)
+
+    def begin_behind(self, offset, leader_epochs, producer_snapshot, log_start_offset):
+        self.begun = (offset, leader_epochs, producer_snapshot, log_start_offset)
+        self.position = LogPosition(offset, 4, log_start_offset)
+
+    def evict_below(self, offset):
+        self.evicted = offset
 
     def move_into(self, start, end):
         self.moved = (start, end)

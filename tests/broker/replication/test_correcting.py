@@ -1,10 +1,13 @@
 """Followers whose position lies outside their leader's log."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
 from stratalog.broker.replication.correcting import Correcting
+from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.tier.messages import commands
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -58,13 +61,61 @@ async def test_a_leader_that_does_not_tell_is_asked_again_later(outcome, caplog)
     assert "no place to go on" in caplog.text
 
 
-async def test_no_replica_starts_from_the_archive(outcome, caplog):
-    """In this release: the log stays as it is."""
+def archive_ending_at(remote_end):
+    """A bucket whose partition ends there, with one epoch and one object."""
+
+    def submit(command, answered):
+        view = SimpleNamespace(deleted=False, remote_end=remote_end, newest_key="newest", leader_epochs=((4, 0),))
+        read = commands.ManifestRead(view) if isinstance(command, commands.ReadManifest) else None
+        report = read or commands.RestartStateRead("newest", (), b"producers")
+        asyncio.get_running_loop().call_soon(answered, report)
+
+    return submit
+
+
+async def test_archived_records_are_not_copied(outcome):
+    """The log begins at the archive's end, which the manifest tells after the leader has told where its disk begins."""
     links, role = Links(), Role()
-    Correcting(links, 7, local_id=2, timeout_ms=1000).begin(role, outcome, is_archived=True)
-    await asked(links, 0, 90)
-    assert (role.moved, outcome.told) == (None, [("refused", 0)])
-    assert "to the archive" in caplog.text
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive_ending_at(80))
+    correcting.begin(role, outcome, is_archived=True)
+    assert await asked(links, 3, 60) == [-2, -4]
+    await turns()
+    assert role.begun == (80, (EpochEntry(4, 0),), b"producers", 3)
+    assert outcome.told == [("taken", 80)]
+
+
+@pytest.mark.parametrize("archive", [None, archive_ending_at(50)], ids=["none", "too short"])
+async def test_an_archive_that_does_not_reach_the_leaders_disk_is_no_beginning(outcome, archive, caplog):
+    """Records between the two would be missing: the log stays as it is."""
+    links, role = Links(), Role()
+    Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive).begin(role, outcome, is_archived=True)
+    await asked(links, *((3,) if archive is None else (3, 60)))
+    await turns()
+    assert (role.begun, role.moved, outcome.told) == (None, None, [("refused", 0)])
+    assert "no place to go on" in caplog.text
+
+
+async def test_a_mistake_in_one_partition_is_told_and_holds_up_no_other(outcome, caplog):
+    """Requests wait for every partition of an answer."""
+    links, role = Links(), Role()
+    role.move_into = None
+    Correcting(links, 7, local_id=2, timeout_ms=1000).begin(role, outcome, is_archived=False)
+    await asked(links, 30, 90)
+    assert outcome.told == [("refused", 0)]
+    assert "TypeError" in caplog.text
+
+
+async def test_local_records_go_as_far_as_the_leaders(outcome):
+    """A leader that does not tell leaves them."""
+    links, role = Links(), Role()
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000)
+    correcting.trim(role)
+    assert await asked(links, 60) == [-4]
+    assert role.evicted == 60
+    other = Role()
+    correcting.trim(other)
+    await asked(links, -1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert other.evicted is None
 
 
 async def test_a_broker_that_stops_corrects_nothing_more(outcome):

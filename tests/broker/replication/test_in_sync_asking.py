@@ -70,7 +70,10 @@ def channel():
 @pytest.fixture
 async def asks(channel):
     """The asks of broker 1 under epoch 70."""
-    brokers = {2: BrokerImage(2, 71, b"x" * 16, {}, is_fenced=False), 3: BrokerImage(3, 72, b"y" * 16, {}, is_fenced=True)}
+    brokers = {
+        2: BrokerImage(2, 71, b"x" * 16, {}, is_fenced=False),
+        3: BrokerImage(3, 72, b"y" * 16, {}, is_fenced=True),
+    }
     made = InSyncAsks(
         channel,
         node_id=1,

@@ -22,9 +22,9 @@ SESSION_MS = 9000
 class World:
     """An active controller: image, index, sessions, a clock that a test moves, and the end of the log."""
 
-    def __init__(self, *, elr: bool = False, minimum: int = 1, unclean: bool = False, tiered: bool = False) -> None:
+    def __init__(self, *, elr: bool = False, minimum: int = 1, unclean: bool = False) -> None:
         self.image, self.index = EMPTY_IMAGE, PartitionIndex()
-        self.minimum, self.unclean, self.tiered = minimum, unclean, tiered
+        self.minimum, self.unclean = minimum, unclean
         self.now_ms = 0
         self.next_offset = 100
         self.heartbeats = BrokerHeartbeats(SESSION_MS)
@@ -36,7 +36,7 @@ class World:
     @property
     def view(self) -> ClusterView:
         """The view of the next decision."""
-        settings = ReplicationSettings(self.minimum, self.unclean, self.tiered)
+        settings = ReplicationSettings(self.minimum, self.unclean)
         return ClusterView(image=self.image, settings=lambda _topic: settings, index=self.index)
 
     def write(self, records) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.metadata.controller.placement import check_replica_count, place_replicas
+from stratalog.metadata.controller.placement import place_replicas
 from stratalog.metadata.image.brokers_image import BrokerImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -83,14 +83,3 @@ def test_replicas_differ_and_leaderships_are_even(shape, partitions, rack_count,
         leaders = Counter(replicas[0] for replicas in placed)
         if not racks:
             assert max(leaders.values()) - min(leaders[each] for each in range(broker_count)) <= 1
-
-
-@pytest.mark.parametrize(("count", "is_tiered", "is_kept"), [(1, True, True), (2, True, False), (4, False, True)])
-def test_more_replicas_of_a_tiered_partition_are_refused(count, is_tiered, is_kept):
-    """No replica starts from the archive in this release."""
-    if is_kept:
-        check_replica_count(count, is_tiered=is_tiered)
-        return
-    with pytest.raises(KafkaError, match=r"with remote\.storage\.enable=true") as caught:
-        check_replica_count(count, is_tiered=is_tiered)
-    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

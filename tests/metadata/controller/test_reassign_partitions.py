@@ -131,15 +131,6 @@ def test_refusals_come_in_kafkas_order(one, replicas, partition, options, code, 
     assert moving(one) == ((1,), (), ())
 
 
-def test_a_tiered_partition_is_not_moved(world):
-    """While it moves it has two replicas, and none starts from the archive."""
-    one = world(tiered=True)
-    one.start(1, 2)
-    one.topic("t", (1,))
-    assert move(one, 2).code is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert move(one, 1) is None
-
-
 def test_the_factor_that_may_not_change_is_that_of_the_move_under_way(one):
     """Not the number of replicas meanwhile."""
     move(one, 2)
