@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from stratalog.hot.replica_state import IsrChange
+from stratalog.hot.replica_state import IsrChange, ReplicaState
+from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
 
-if TYPE_CHECKING:
-    from stratalog.broker.replicas.leader import Leader
+__all__ = ["NO_FOLLOWERS", "AskingLeader", "InSyncAsking"]
 
-__all__ = ["NO_FOLLOWERS", "InSyncAsking"]
+
+class AskingLeader(Protocol):
+    """A leader, `stratalog.broker.replicas.leader.Leader`, as those see it who ask for it."""
+
+    state: ReplicaState
+    epoch: int
+    ended: KafkaError | None
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition by the id of its topic."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition that is led."""
+
+    def in_sync_refused(self, change: IsrChange, code: ErrorCode, /) -> None:
+        """The controller has refused a change."""
 
 
 class InSyncAsking(Protocol):
     """The way to the controller, who decides about in-sync sets."""
 
-    def ask(self, leader: Leader, change: IsrChange, /) -> None:
+    def ask(self, leader: AskingLeader, change: IsrChange, /) -> None:
         """Have the controller put another set in force; the metadata log has it when it is granted."""
 
     def may_join(self, broker_id: int, broker_epoch: int, /) -> bool:
@@ -28,7 +47,7 @@ class InSyncAsking(Protocol):
 class _NoFollowers:
     """For a broker that is a cluster by itself."""
 
-    def ask(self, leader: Leader, change: IsrChange) -> None:
+    def ask(self, leader: AskingLeader, change: IsrChange) -> None:
         raise AssertionError(f"{leader.topic_partition} has one replica, and asks for {change.broker_ids}")
 
     def may_join(self, _broker_id: int, _broker_epoch: int) -> bool:

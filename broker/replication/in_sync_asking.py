@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from stratalog.broker.lifecycle.controller_channel import Channel
 from stratalog.broker.peers.peer_errors import PeerError
-from stratalog.broker.replicas.leader import Leader
+from stratalog.broker.replicas.in_sync import AskingLeader
 from stratalog.broker.replication.in_sync_requests import (
     Answered,
     Asked,
@@ -63,7 +63,7 @@ class InSyncAsks:
         self._leader_epoch = leader_epoch
         self._image = image
         self._machine = InSyncRequests(draw)
-        self._leaders: dict[PartitionKey, Leader] = {}
+        self._leaders: dict[PartitionKey, AskingLeader] = {}
         self._sent: dict[PartitionKey, IsrChange] = {}
         """The newest change of each partition that has left: a second copy of it is counted."""
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
@@ -72,7 +72,7 @@ class InSyncAsks:
         """Times that a set of a partition that is led here has grown (``IsrExpandsPerSec``)."""
         self.shrinkings = 0
 
-    def ask(self, leader: Leader, change: IsrChange) -> None:
+    def ask(self, leader: AskingLeader, change: IsrChange) -> None:
         """Have the controller put another set in force; the metadata log has it when it is granted."""
         self._leaders[leader.key] = leader
         self._step(Wanted(leader.key, Asked(leader.epoch, change)))

@@ -28,7 +28,7 @@ TIERED = {**PLAIN, "remote.storage.enable": "true", "segment.ms": "1000", "local
 
 @pytest.fixture
 def cluster(stratalog_cluster, request):
-    """Three nodes with a topic of three replicas, of which two have to be in sync."""
+    """Three nodes with a topic of three replicas; two have to be in sync."""
     one = stratalog_cluster(nodes=3, settings=SETTINGS)
     admin = AdminClient({"bootstrap.servers": one.bootstrap})
     for made in admin.create_topics([NewTopic("t", PARTITIONS, 3, config=request.param)]).values():

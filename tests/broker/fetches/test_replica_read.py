@@ -66,7 +66,7 @@ def test_a_request_is_counted_once_when_it_comes(bench):
     assert noted(bench) == 2
 
 
-def test_a_history_that_parts_is_told_and_not_counted(bench):
+def test_a_fetch_beyond_the_common_history_hears_its_end_and_does_not_count(bench):
     """The follower cuts its log first: what it has below the offset may be another's."""
     answer, size_bytes = read(bench, 9, last_epoch=EPOCH)
     assert (answer.diverging_epoch, size_bytes) == (EpochEndOffset(epoch=EPOCH, end_offset=3), 0)
@@ -92,7 +92,7 @@ def test_refusals_are_kafkas_and_count_nothing(bench, fields, code):
 
 
 @pytest.mark.parametrize(("version", "code"), [(13, "OFFSET_OUT_OF_RANGE"), (14, "OFFSET_MOVED_TO_TIERED_STORAGE")])
-def test_what_is_in_the_archive_alone_is_said_to_be_there(bench, version, code):
+def test_archived_offsets_are_said_to_be_archived(bench, version, code):
     """To followers that know the word (KIP-405)."""
     bench.partition.log.roll()
     bench.partition.log.delete_local_before(3)

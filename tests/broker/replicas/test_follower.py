@@ -102,7 +102,7 @@ def test_news_without_records_is_taken_at_once(bench, heard):
     assert (bench.partition.high_watermark, bench.partition.log.log_start_offset) == (4, 3)
 
 
-def test_the_first_position_is_told_when_the_records_of_an_earlier_role_are_durable(tmp_path, heard):
+def test_the_first_position_comes_when_the_records_of_an_earlier_role_are_durable(tmp_path, heard):
     """A former leader has records that were not synced, or not even written."""
     bench = Bench(str(tmp_path / "t-0"))
     bench.append("a", build_batch([Record(0, NOW_MS, None, b"own")]), acks=1)

@@ -5,7 +5,7 @@ import pytest
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS
 
 
-def test_a_broker_by_itself_asks_nobody():
+def test_a_broker_by_itself_has_no_one_to_ask():
     """No replica may join, and no set changes."""
     assert not NO_FOLLOWERS.may_join(1, 2)
     NO_FOLLOWERS.changed(1, 1)

@@ -38,7 +38,7 @@ class Links:
 
 
 class Role:
-    """A follower's role that takes what it is told to take."""
+    """A follower's role that takes every answer."""
 
     def __init__(self, number=0, leader_id=7, epoch=5):
         self.topic_partition = TopicPartition("t", number)

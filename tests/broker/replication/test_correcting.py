@@ -95,7 +95,7 @@ async def test_an_archive_that_does_not_reach_the_leaders_disk_is_no_beginning(o
     assert "no place to go on" in caplog.text
 
 
-async def test_a_mistake_in_one_partition_is_told_and_holds_up_no_other(outcome, caplog):
+async def test_a_mistake_in_one_partition_is_logged_and_holds_up_no_other(outcome, caplog):
     """Requests wait for every partition of an answer."""
     links, role = Links(), Role()
     role.move_into = None

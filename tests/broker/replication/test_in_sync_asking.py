@@ -96,7 +96,7 @@ def answer(code=ErrorCode.NONE, whole=ErrorCode.NONE):
 
 
 async def test_a_request_names_epochs_of_all_kinds(asks, channel):
-    """Of the broker, the leader, the partition and each member, for versions with and without the last."""
+    """Those of the broker, the leader, the partition and each member; older versions lack the last."""
     leader = Leader()
     asks.ask(leader, leader.state.expansion(2))
     (request, _) = channel.asked[0]
@@ -128,7 +128,7 @@ async def test_another_copy_is_counted(asks, channel, whole):
     assert [(one.broker_id, one.broker_epoch) for one in partition.new_isr_with_epochs] == [(1, -1)]
 
 
-async def test_a_change_that_nobody_waits_for_is_not_sent(asks, channel):
+async def test_a_change_without_a_waiting_leader_is_not_sent(asks, channel):
     """The leadership has ended, or the metadata has another set; the next wish is sent all the same."""
     leader, other = Leader(), Leader()
     asks.ask(leader, leader.state.expansion(2))
@@ -143,7 +143,7 @@ async def test_a_change_that_nobody_waits_for_is_not_sent(asks, channel):
     assert len(channel.asked) == 2
 
 
-def test_who_may_join(asks):
+def test_a_broker_joins_under_its_present_registration(asks):
     """A broker under its present registration that is neither fenced nor stopping; an epoch that was not told passes."""
     assert [asks.may_join(*one) for one in [(2, 71), (2, -1), (2, 70), (3, 72), (4, 1)]] == [
         True,

@@ -60,7 +60,7 @@ async def test_an_answer_to_a_role_that_has_ended_is_dropped(fetcher, links):
     assert links.fetches()[-1].topics[0].partitions[0].current_leader_epoch == 6
 
 
-async def test_a_leader_that_does_not_answer_is_told_of_once_and_tried_again(fetcher, links, caplog):
+async def test_a_leader_that_does_not_answer_is_logged_once_and_tried_again(fetcher, links, caplog):
     """A new session begins."""
     role = Role()
     fetcher.follow(role.key, role)
