@@ -63,6 +63,8 @@ class ImageFollowing:
     def __init__(self, services: FollowingServices) -> None:
         self._services = services
         self._opening: asyncio.Task[None] | None = None
+        self._brokers: object = None
+        """Those of the image before."""
 
     async def applied(self, image: ClusterImage, change: ImageChange) -> None:
         """Follow the next image; returns when the one after it may come.
@@ -101,6 +103,10 @@ class ImageFollowing:
             if not services.is_mounted(topic_id)
         }
         yield from hosted.following(changed)
+        brokers, before = services.image().brokers, self._brokers
+        self._brokers = brokers
+        if services.has_peers and brokers is not before:
+            yield from hosted.brokers_changed()
 
     # -- logs ------------------------------------------------------------------------------------------------------------
 

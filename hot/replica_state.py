@@ -252,6 +252,19 @@ class ReplicaState:
             return None
         return self._begin_change((*self.in_sync, broker_id), grows=True)
 
+    def waiting_outside(self) -> tuple[int, ...]:
+        """Followers that are not in sync and have all that the leader counts, as far as their last fetches tell.
+
+        Where nothing is appended no further fetch says so: what kept them out may have ended since.
+        """
+        if self._pending is not None or len(self.in_sync) > len(self._followers):
+            return ()
+        return tuple(
+            broker
+            for broker, state in self._followers.items()
+            if broker not in self.in_sync and state.log_end_offset >= self.leader_end_offset
+        )
+
     def shrinking(self, now_ms: int, replica_lag_time_max_ms: int) -> IsrChange | None:
         """The smaller set to ask for, if members have not been caught up for too long and no change is under way.
 

@@ -264,6 +264,14 @@ class HostedPartitions:
                 leader.check_lag(replica_lag_time_max_ms)
                 yield
 
+    def brokers_changed(self) -> Generator[None, None, None]:
+        """Other brokers are fenced no more, or registered anew: have leaders look who may join; yields after each."""
+        for unified in self.table:
+            leader = unified.partition.leader
+            if leader is not None and leader.state.has_followers:
+                leader.look_for_joiners()
+                yield
+
     def deleting(self, topic: str) -> Generator[None, None, None]:
         """Forget the partitions of a deleted topic and let their files go; yields after each."""
         self.table.forget_unopened(topic)

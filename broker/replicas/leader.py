@@ -196,6 +196,7 @@ class Leader:
             self._mark_moved()
         if len(self.state.in_sync) != before:
             self._asking.changed(before, len(self.state.in_sync))
+        self.look_for_joiners()
 
     def _demand(self, config: LogConfig) -> None:
         """Set the demands of the topic's settings on a batch beyond a good header."""
@@ -281,16 +282,27 @@ class Leader:
         )
         if moved:
             self._mark_moved()
-        if broker_id not in self.state.in_sync and self._asking.may_join(broker_id, broker_epoch):
-            change = self.state.expansion(broker_id)
-            if change is not None:
-                self._asking.ask(self, change)
+        if broker_id not in self.state.in_sync:
+            self._let_join(broker_id)
+
+    def _let_join(self, broker_id: int) -> None:
+        epoch = self.state.follower(broker_id).broker_epoch
+        change = self.state.expansion(broker_id) if self._asking.may_join(broker_id, epoch) else None
+        if change is not None:
+            self._asking.ask(self, change)
+
+    def look_for_joiners(self) -> None:
+        """Ask for a larger set with followers that have everything, and could not join when they fetched last."""
+        for broker_id in self.state.waiting_outside():
+            self._let_join(broker_id)
 
     def check_lag(self, replica_lag_time_max_ms: int) -> None:
-        """Ask for a smaller set without members that have not caught up for too long."""
+        """Ask for a smaller set without members that have not caught up for too long, or for a larger one."""
         change = self.state.retraction or self.state.shrinking(self._now_ms(), replica_lag_time_max_ms)
         if change is not None:
             self._asking.ask(self, change)
+        else:
+            self.look_for_joiners()
 
     def in_sync_refused(self, change: IsrChange, code: ErrorCode) -> None:
         """The controller has refused a change, as `ReplicaState.isr_change_refused`."""
@@ -340,12 +352,7 @@ class Leader:
         """Refuse what was queued; what is in the file keeps waiting for its sync."""
         written_offset = self._log.written_offset
         failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} could not be written: {error}")
-        lost = [
-            waiting
-            for queue in (self._written, self._committed)
-            for waiting in queue
-            if waiting.info.last_offset >= written_offset
-        ]
+        lost = [one for one in (*self._written, *self._committed) if one.info.last_offset >= written_offset]
         self._written = deque(one for one in self._written if one.info.last_offset < written_offset)
         self._committed = deque(one for one in self._committed if one.info.last_offset < written_offset)
         for waiting in lost:

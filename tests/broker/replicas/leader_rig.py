@@ -42,6 +42,20 @@ class Disk:
         self.owner.on_flushed()
 
 
+class Asking:
+    """A controller that is asked for in-sync sets; the test says who may join."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, ...]] = []
+        self.allowed: set[tuple[int, int]] = set()
+
+    def ask(self, _leader, change) -> None:
+        self.asked.append(change.broker_ids)
+
+    def may_join(self, broker_id, broker_epoch) -> bool:
+        return (broker_id, broker_epoch) in self.allowed
+
+
 class Bench:
     """A partition, its disk and clock, and what was acknowledged under which name."""
 
@@ -49,6 +63,7 @@ class Bench:
         self.now = 100.0
         self.disk = Disk()
         self.reworks: list[tuple] = []
+        self.asking = Asking()
         self.ended: dict[str, AppendInfo | KafkaError] = {}
         self.released: list[str] = []
         config.setdefault("flush_messages", 1)
@@ -61,6 +76,7 @@ class Bench:
             high_watermark=0,
             clock=SimpleNamespace(wall_ms=lambda: 1_700_000_000_000, monotonic=lambda: self.now),
             rework=lambda *command: self.reworks.append(command),
+            asking=self.asking,
         )
         self._members = {"replicas": replicas or in_sync, "in_sync": in_sync}
         self.lead(EPOCH)

@@ -326,3 +326,54 @@ def test_watchers_hear_of_every_move_of_the_high_watermark(bench, batch):
     it.disk.flush()
     it.disk.flush()
     assert seen == [3]
+
+
+# -- followers that join ---------------------------------------------------------------------------------------
+
+
+def fetched(leader, broker_id, broker_epoch, offset=0):
+    leader.follower_fetched(broker_id, offset, log_start_offset=0, broker_epoch=broker_epoch)
+
+
+def test_a_follower_that_was_fenced_at_its_last_fetch_joins_without_another_one(bench):
+    """An idle partition stays in the session of its follower, and no further fetch is counted."""
+    it = bench(replicas=(1, 2), in_sync=(1,))
+    fetched(it.leader, 2, broker_epoch=7)
+    assert it.asking.asked == []
+    it.asking.allowed.add((2, 7))
+    it.leader.look_for_joiners()
+    assert it.asking.asked == [(1, 2)]
+
+
+def test_a_follower_that_found_another_change_under_way_joins_when_that_has_ended(bench):
+    """One change is asked for at a time."""
+    it = bench(replicas=(1, 2, 3), in_sync=(1,))
+    it.asking.allowed |= {(2, 7), (3, 8)}
+    fetched(it.leader, 2, broker_epoch=7)
+    fetched(it.leader, 3, broker_epoch=8)
+    assert it.asking.asked == [(1, 2)]
+    it.leader.in_sync_changed((1, 2), 1)
+    assert it.asking.asked == [(1, 2), (1, 2, 3)]
+
+
+def test_a_follower_that_lacks_records_does_not_join_before_it_has_fetched_them(bench, batch):
+    """What it had at its last fetch is all that is known of it."""
+    it = bench(replicas=(1, 2), in_sync=(1,))
+    fetched(it.leader, 2, broker_epoch=7)
+    it.append("a", batch())
+    it.disk.write()
+    it.disk.flush()
+    it.asking.allowed.add((2, 7))
+    it.leader.check_lag(30_000)
+    assert it.asking.asked == []
+    fetched(it.leader, 2, broker_epoch=7, offset=1)
+    assert it.asking.asked == [(1, 2)]
+
+
+def test_a_follower_whose_broker_is_registered_anew_does_not_join_by_what_was_fetched_before(bench):
+    """Its disk may be another one."""
+    it = bench(replicas=(1, 2), in_sync=(1,))
+    fetched(it.leader, 2, broker_epoch=7)
+    it.asking.allowed.add((2, 9))
+    it.leader.check_lag(30_000)
+    assert it.asking.asked == []
