@@ -29,6 +29,7 @@ from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.compaction import CleanerServices, Compaction
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions, HostedServices
 from stratalog.broker.replicas.led import Led
+from stratalog.broker.replicas.registration_marks import RegistrationMarks
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Dispatcher
 from stratalog.broker.requests.quotas import Quotas
@@ -100,6 +101,13 @@ class BrokerParts(BrokerView, Protocol):
     @property
     def quotas(self) -> Quotas:
         """The quotas of its clients."""
+
+    @property
+    def registration_marks(self) -> RegistrationMarks:
+        """What its next start will know of this one."""
+
+    def data_lost(self) -> None:
+        """Replicas of it lack what they had."""
 
     @property
     def removals(self) -> BackgroundRemoval:
@@ -199,6 +207,8 @@ def hosted_services(
         segments_open_max=segments_open_max(),
         on_led=on_led,
         on_released=on_released,
+        on_unsynced=broker.registration_marks.may_lose,
+        on_data_lost=broker.data_lost,
         placements=broker.cluster.placements,
     )
 

@@ -137,6 +137,18 @@ class ImageFollowing:
         """The controller does not know this broker's leaderships: it leads nothing, until an image says otherwise."""
         self._services.slices.start(self._services.hosted.resigning(), _resigned)
 
+    def caught_up_again(self) -> None:
+        """The broker is registered anew: it takes the roles that the image gives it, also those that no change has named."""
+        topics = self._services.image().topics.by_id
+        every = {topic_id: tuple(topic.partitions) for topic_id, topic in topics.items()}
+        self._services.slices.start(self._services.hosted.following(every), self._followed)
+
+    def _followed(self, _value: object, error: Exception | None) -> None:
+        if error is not None:
+            log.error("not every partition has got its role again", exc_info=error)
+        if self._services.hosted.table.due:
+            self._begin_opening()
+
     def close(self) -> None:
         """Open nothing more."""
         self._services.hosted.table.due.clear()

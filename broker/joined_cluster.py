@@ -87,6 +87,8 @@ class JoinedCluster:
                 new_incarnation=new_incarnation,
                 on_failed=lambda _why: on_failed(),
                 on_registration_lost=half.on_registration_lost,
+                on_registered=half.on_registered,
+                on_caught_up_again=half.on_caught_up_again,
             )
         )
         self.producer_ids = ProducerIds(self.membership.producer_ids.allocate, asks_ahead=True)

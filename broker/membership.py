@@ -46,6 +46,8 @@ class MembershipServices:
     new_incarnation: Callable[[], Uuid]
     on_failed: Callable[[str], None]
     on_registration_lost: Callable[[], None]
+    on_registered: Callable[[int], None]
+    on_caught_up_again: Callable[[], None]
 
 
 class Membership:
@@ -81,6 +83,8 @@ class Membership:
             new_incarnation=services.new_incarnation,
             on_failed=services.on_failed,
             on_registration_lost=services.on_registration_lost,
+            on_registered=services.on_registered,
+            on_caught_up_again=services.on_caught_up_again,
         )
         self.forwarder = Forwarder(
             self._requests,

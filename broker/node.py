@@ -38,6 +38,7 @@ from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.registration_marks import RegistrationMarks
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.replication.metrics import add_replica_figures
 from stratalog.broker.requests.authorizer import authorizer_of
@@ -233,14 +234,17 @@ class Node:
             )
         )
         self.quorum, self.links = opened.quorum, opened.links
+        self.registration_marks = RegistrationMarks(self.directories)
         half = BrokerHalf(
             node_id=self.node_id,
             incarnation_id=self._incarnation_id,
             rack=self.config.rack,
             listeners=told_listeners(self.config.advertised_listeners, self.server.addresses),
             directories=lambda: tuple(one.directory_id for one in self.directories.online),
-            previous_broker_epoch=min(one.files.clean_broker_epoch for one in self.directories.all),
+            previous_broker_epoch=self.registration_marks.previous_broker_epoch(),
             on_registration_lost=self._registration_lost,
+            on_registered=self.registration_marks.registered,
+            on_caught_up_again=self._caught_up_again,
         )
         self.cluster: NodeCluster = assembly.new_cluster(
             self, opened, half, self._before_records, resolver=self._resolver, on_failed=self.failed.set
@@ -256,6 +260,15 @@ class Node:
 
     def _before_records(self, image: ClusterImage, records: Sequence[Message]) -> None:
         note_deletions(self.deleted_archives, self._is_archived, self.node_id, image, records)
+
+    def data_lost(self) -> None:
+        """A replica lacks records that it had: the controller hears of it before this broker is elected."""
+        if self.cluster.membership is not None:
+            self.cluster.membership.lifecycle.data_lost()
+
+    def _caught_up_again(self) -> None:
+        if "following" in vars(self):
+            self.following.caught_up_again()
 
     # -- following the image --------------------------------------------------------------------------------------
 

@@ -38,6 +38,10 @@ class BrokerHalf:
     """The epoch of the process before, if it stopped without a loss; else -1."""
     on_registration_lost: Callable[[], None]
     """Called when the controller knows this broker's registration no more: it leads nothing then."""
+    on_registered: Callable[[int], None]
+    """Called with the epoch of each registration."""
+    on_caught_up_again: Callable[[], None]
+    """Called when the image has a registration that is not the first: it gives this broker its roles again."""
 
 
 class BrokerState(IntEnum):

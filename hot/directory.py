@@ -34,6 +34,7 @@ from stratalog.hot.storage import checkpoint
 from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState
 from stratalog.hot.storage.directory_names import directory_name, parse_directory_name
 from stratalog.hot.storage.filesystem import Entry, Filesystem
+from stratalog.hot.storage.registration_mark import REGISTRATION
 from stratalog.hot.storage.removal import DirectoryRemoval
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition, Uuid
@@ -58,13 +59,11 @@ _ROOT_FILES: Final = frozenset(
         f"{checkpoint.DELETED_ARCHIVES}.damaged",
         checkpoint.KNOWN_BUCKET,
         checkpoint.SECOND_TIMELINES,
-        *(checkpoint.META_PROPERTIES, checkpoint.BOOTSTRAP),
+        *(checkpoint.META_PROPERTIES, checkpoint.BOOTSTRAP, REGISTRATION),
         checkpoint.CLEAN_SHUTDOWN,
         LOG_BOUNDS,
         LOG_SUMMARIES,
-        BALLAST,
-        OFFLINE,
-        ".lock",
+        *(BALLAST, OFFLINE, ".lock"),
     }
 )
 

@@ -18,6 +18,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     Beat,
     BeatAnswered,
     CaughtUp,
+    DataLost,
     DirectoryFailed,
     End,
     Ended,
@@ -133,6 +134,8 @@ class BrokerLifecycle:
                 return self._hurry(now_ms) if self.phase is Phase.RUNNING else []
             case StopWanted():
                 return self._stop_wanted(event, now_ms)
+            case DataLost():
+                return self._data_lost(now_ms)
             case _:
                 return self._circumstances_changed(event, now_ms)
 
@@ -245,6 +248,17 @@ class BrokerLifecycle:
             return self._failed(now_ms)
         if self.phase is Phase.STOPPING:
             return self._end(End.NOT_REGISTERED)
+        lost = self._begin_anew(now_ms)
+        return [lost, *self._failed(now_ms)]
+
+    def _data_lost(self, now_ms: int) -> list[Action]:
+        """Only a new incarnation can say so. What is in flight is of the old one."""
+        if self.broker_epoch == _NONE or self.phase is Phase.STOPPING:
+            return []  # a registration that is not the first names no epoch before it
+        lost = self._begin_anew(now_ms)._replace(is_given_up=True)
+        return [lost, *self._communicate(now_ms)]
+
+    def _begin_anew(self, now_ms: int) -> RegistrationLost:
         lost = RegistrationLost(self.broker_epoch)
         self.broker_epoch = _NONE
         self.incarnation_id = self._new_incarnation()
@@ -252,7 +266,7 @@ class BrokerLifecycle:
         self._registers, self._at_once = True, False
         self._register_by_ms = now_ms + self._times.registration_timeout_ms
         self._contact_ms, self.is_fenced = None, True
-        return [lost, *self._failed(now_ms)]
+        return lost
 
     def _beat_answered(self, sent: Beat, event: BeatAnswered, now_ms: int) -> list[Action]:
         self._failures = self._error_code = 0

@@ -17,6 +17,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     Beat,
     BeatAnswered,
     CaughtUp,
+    DataLost,
     DirectoryFailed,
     End,
     Ended,
@@ -94,11 +95,15 @@ class Lifecycle:
         new_incarnation: Callable[[], Uuid],
         on_failed: Callable[[str], None],
         on_registration_lost: Callable[[], None] = lambda: None,
+        on_registered: Callable[[int], None] = lambda _epoch: None,
+        on_caught_up_again: Callable[[], None] = lambda: None,
     ) -> None:
         """A call of :meth:`start` begins it. ``image`` gives the image as it is applied here.
 
         ``on_failed`` is called with a sentence if the process must end though it was not asked to. ``on_registration_lost``
         is called when the controller knows this registration no more: the broker leads nothing, and is registered anew.
+        ``on_registered`` is called with the epoch of each registration, ``on_caught_up_again`` when the image has one that is
+        not the first.
         """
         self._me = me
         self._times = times
@@ -107,6 +112,8 @@ class Lifecycle:
         self._image = image
         self._on_failed = on_failed
         self._on_registration_lost = on_registration_lost
+        self._on_registered = on_registered
+        self._on_caught_up_again = on_caught_up_again
         self._machine = BrokerLifecycle(
             times, previous_broker_epoch=me.previous_broker_epoch, new_incarnation=new_incarnation, draw=draw
         )
@@ -173,6 +180,10 @@ class Lifecycle:
         """Report a directory that has failed, with each heartbeat from now on."""
         self._step(DirectoryFailed(directory))
 
+    def data_lost(self) -> None:
+        """Replicas of this broker lack what it had: it is to be in no in-sync set by what it had before."""
+        self._step(DataLost())
+
     def image_applied(self, image: ClusterImage) -> None:
         """The image is another one: if it lacks a directory of this broker, send the registration again.
 
@@ -229,17 +240,22 @@ class Lifecycle:
                 self._ask(action.number, self._heartbeat(action), self._times.session_timeout_ms // 2)
             case TookEpoch(epoch):
                 log.info("broker %d is registered with epoch %d", me.broker_id, epoch)
+                self._on_registered(epoch)
                 _resolve(self._registered)
             case CaughtUp():
                 log.info("broker %d has caught up with the metadata log", me.broker_id)
+                if self._caught_up.done():
+                    self._on_caught_up_again()
                 _resolve(self._caught_up)
             case Unfenced():
                 log.info("broker %d is unfenced", me.broker_id)
                 _resolve(self._unfenced)
             case FencedAgain():
                 log.warning("broker %d was fenced: its heartbeats came too late; it asks to be unfenced", me.broker_id)
-            case RegistrationLost(epoch):
+            case RegistrationLost(epoch, is_given_up):
                 text = "the controller knows the registration of broker %d with epoch %d no more; it registers anew"
+                if is_given_up:
+                    text = "broker %d gives up its registration with epoch %d, for it has lost data; it registers anew"
                 log.warning(text, me.broker_id, epoch)
                 self._on_registration_lost()
             case Ended(end, error_code):

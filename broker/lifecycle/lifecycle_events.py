@@ -13,6 +13,7 @@ __all__ = [
     "Beat",
     "BeatAnswered",
     "CaughtUp",
+    "DataLost",
     "DirectoryFailed",
     "End",
     "Ended",
@@ -157,6 +158,10 @@ class Ticked(NamedTuple):
     """It is `BrokerLifecycle.wake_at_ms`, or a little later."""
 
 
+class DataLost(NamedTuple):
+    """Replicas of this broker turned out to lack what it had: it gives its registration up, and begins a new one without them."""
+
+
 Event = (
     Started
     | Registered
@@ -165,6 +170,7 @@ Event = (
     | Unanswered
     | LogsOpened
     | DirectoryFailed
+    | DataLost
     | RegistrationChanged
     | OtherStops
     | LeaderChanged
@@ -203,6 +209,8 @@ class RegistrationLost(NamedTuple):
     """The controller knows the registration under this epoch no more: the broker leads nothing, and registers anew."""
 
     broker_epoch: int
+    is_given_up: bool = False
+    """The broker itself has given it up: it has lost data."""
 
 
 class CaughtUp(NamedTuple):

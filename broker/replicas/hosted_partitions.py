@@ -93,6 +93,10 @@ class HostedServices:
     """A partition is led from now on, or under another epoch or other settings: coordinators load, the archive is
     attached. Called when the role is in place.
     """
+    on_unsynced: Callable[[], None]
+    """A partition of several replicas acknowledges before its sync; called before it has a role, or before its settings change."""
+    on_data_lost: Callable[[], None]
+    """A replica lacks records that it had; called before it has a role."""
     on_released: Callable[[UnifiedLog], None]
     """It is led no longer; called before its role ends and its log goes."""
     placements: Placements | None = None
@@ -178,6 +182,8 @@ class HostedPartitions:
         if unified is not None:
             self._tell_place(topic.topic_id, unified, state)
         node_id = self._services.node_id
+        if unified is not None:
+            self._note_durability(state, unified.partition.log.config)
         if unified is None:
             if state.leader == node_id or (node_id in state.replicas and len(state.replicas) > 1):
                 self.table.due.add(topic.name, topic.topic_id, number)
@@ -199,6 +205,10 @@ class HostedPartitions:
         """A committed record gives the partition to other brokers, which have all of it: its files go here."""
         log.info("%s lies on brokers %s from now on, its log is removed here", unified.topic_partition, state.replicas)
         self._delete(unified)
+
+    def _note_durability(self, state: PartitionImage, config: LogConfig) -> None:
+        if len(state.replicas) > 1 and config.flush_messages > 1:
+            self._services.on_unsynced()
 
     def _lead_no_longer(self, unified: UnifiedLog, state: PartitionImage) -> None:
         """Another broker leads, or none: end this one's leadership, and copy the log of the leader."""
@@ -232,6 +242,9 @@ class HostedPartitions:
     def reconfigure(self, image: ClusterImage, topic: str) -> None:
         """Hand new settings to the partitions of a topic."""
         config = self.settings(image, topic)
+        for state in image.topics.by_name[topic].partitions.values():
+            if self._services.node_id in state.replicas:
+                self._note_durability(state, config)
         for unified in self.table.of_topic(topic):
             unified.partition.update_config(config)
             if unified.partition.leader is not None:
@@ -284,6 +297,7 @@ class HostedPartitions:
 
     def _open(self, topic: TopicImage, name: TopicPartition, state: PartitionImage, config: LogConfig) -> None:
         services = self._services
+        self._note_durability(state, config)
         opened = self._opening.open(
             name,
             topic.topic_id,
@@ -301,6 +315,7 @@ class HostedPartitions:
             rework=services.rework,
             asking=NO_FOLLOWERS if services.copying is None else services.copying.asking,
         )
+        self._note_loss(opened, state)
         unified = UnifiedLog(partition, services.metrics.topic(topic.name))
         partition.watchers.add(partial(services.purgatory.check, unified))
         if services.copying is not None:
@@ -328,6 +343,17 @@ class HostedPartitions:
             services.placements.gone(topic_id, number)
         else:
             services.placements.placed(topic_id, number, directory)
+
+    def _note_loss(self, opened: OpenedLog, state: PartitionImage) -> None:
+        """A replica whose log ends below its mark, or has a hole, may not be elected for what it had."""
+        log_ = opened.log
+        mark = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
+        is_whole = log_.log_end_offset >= mark and not any(True for _ in log_.missing_ranges())
+        if is_whole or len(state.replicas) == 1:
+            return
+        text = "%s has lost records that were committed: it ends at %d, its mark was %d"
+        log.error(text, log_.topic_partition, log_.log_end_offset, mark)
+        self._services.on_data_lost()
 
     def _lead(self, partition: Partition, state: PartitionImage) -> None:
         partition.lead(

@@ -18,7 +18,7 @@ class Hosted:
 
     def __init__(self):
         self.table = SimpleNamespace(due=DuePartitions())
-        self.opened, self.deleted, self.resigned = [], [], 0
+        self.opened, self.deleted, self.resigned, self.looked_for_joiners = [], [], 0, 0
         self.fails = False
 
     def following(self, changed):
@@ -41,6 +41,10 @@ class Hosted:
 
     def resigning(self):
         self.resigned += 1
+        yield
+
+    def brokers_changed(self):
+        self.looked_for_joiners += 1
         yield
 
 
@@ -144,5 +148,22 @@ def test_after_a_lost_registration_and_at_the_end_nothing_more_is_opened():
         opened = len(world.hosted.opened)
         await asyncio.sleep(0.01)
         assert len(world.hosted.opened) == opened
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_is_registered_anew_takes_its_roles_again():
+    """No change names the partitions that it follows outside of their in-sync sets."""
+
+    async def main():
+        world = World(has_peers=True)
+        await world.create("a", 2)
+        world.following.registration_lost()
+        await asyncio.sleep(0)
+        world.hosted.opened.clear()
+        world.following.caught_up_again()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert [one.number for one in world.hosted.opened] == [0, 1]
 
     asyncio.run(main())

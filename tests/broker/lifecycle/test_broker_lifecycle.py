@@ -10,6 +10,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     Beat,
     BeatAnswered,
     CaughtUp,
+    DataLost,
     DirectoryFailed,
     End,
     Ended,
@@ -389,3 +390,29 @@ def test_a_broker_that_stops_does_not_register_again():
     told.do(RegistrationChanged())
     told.do(Unanswered(told.sent.number))
     assert told.sent.wants_shutdown
+
+
+def test_a_broker_that_has_lost_data_gives_its_registration_up_and_names_none_before():
+    """Also one that named its last epoch when it registered; late answers to the old incarnation are not taken."""
+    told = Told(previous_broker_epoch=5)
+    told.do(Started())
+    assert told.sent.previous_broker_epoch == 5
+    told.register()
+    old, first = told.sent, told.machine.incarnation_id
+    assert told.do(DataLost()) == [RegistrationLost(7, is_given_up=True)]
+    assert isinstance(told.sent, Register)
+    assert (told.sent.previous_broker_epoch, told.sent.incarnation_id != first) == (-1, True)
+    assert told.do(BeatAnswered(old.number, True, False, False, told.image)) == []
+    assert told.register(epoch=9) == [TookEpoch(9)]
+    assert told.do(DataLost()) == [RegistrationLost(9, is_given_up=True)]
+
+
+def test_data_that_is_lost_before_a_registration_or_while_it_stops_changes_nothing():
+    """There is no registration to give up, or no time for another one."""
+    told = Told(previous_broker_epoch=5)
+    told.do(Started())
+    assert told.do(DataLost()) == []
+    told = Told().run()
+    told.do(StopWanted(5000))
+    sent = told.sent
+    assert (told.do(DataLost()), told.sent) == ([], sent)

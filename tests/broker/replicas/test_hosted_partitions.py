@@ -12,6 +12,7 @@ import pytest
 
 from stratalog.broker.network.server import Server
 from stratalog.broker.replicas.led import Led
+from stratalog.broker.replicas.log_opening import OpenedLog
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.runtime.slices import to_the_end
 from stratalog.metadata.image.directory_ids import UNASSIGNED
@@ -283,3 +284,40 @@ def test_places_of_replicas_are_reported_until_the_image_names_them(broker):
     assert len(told) == 2
     broker.run(lambda: list(hosted.deleting("t")))
     assert told == {}
+
+
+def with_replicas(broker, replicas):
+    """The topic as an image would have it with these replicas."""
+    topic = broker.node.image.topics.by_name["t"]
+    return topic, replace(topic.partitions[0], replicas=replicas)
+
+
+@pytest.mark.parametrize(("replicas", "flush", "told"), [((1,), 9, 0), ((1, 2), 1, 0), ((1, 2), 9, 1)])
+def test_a_replica_that_acknowledges_before_its_sync_is_told_of(broker, replicas, flush, told):
+    """A kill may then take what was acknowledged; that of a single replica is no other's concern."""
+    broker.create("t")
+    hosted, heard = broker.node.hosted, []
+    hosted._services = replace(hosted._services, on_unsynced=lambda: heard.append(1))
+    topic, state = with_replicas(broker, replicas)
+    partition = broker.partition("t", 0).partition
+    broker.run(lambda: partition.update_config(replace(partition.log.config, flush_messages=flush)))
+    broker.run(lambda: hosted._follow(topic, 0, state))
+    assert len(heard) == told
+
+
+@pytest.mark.parametrize(("replicas", "mark", "told"), [((1,), 5, 0), ((1, 2), 2, 0), ((1, 2), 3, 1)])
+def test_a_replica_that_ends_below_its_mark_is_told_of(broker, replicas, mark, told, caplog):
+    """It lacks what was committed, and is in no in-sync set by what it had."""
+    broker.create("t")
+    broker.produce("t", b"a")
+    broker.produce("t", b"b")
+    hosted, heard = broker.node.hosted, []
+    hosted._services = replace(hosted._services, on_data_lost=lambda: heard.append(1))
+    _, state = with_replicas(broker, replicas)
+    unified = broker.partition("t", 0)
+    name, directory = unified.topic_partition, hosted._services.directories.of(unified.partition.directory)
+    directory.files.high_watermarks[name] = mark
+    opened = OpenedLog(unified.log, directory, Led.OPENED)
+    broker.run(lambda: hosted._note_loss(opened, state))
+    assert len(heard) == told
+    assert ("has lost records that were committed" in caplog.text) == bool(told)

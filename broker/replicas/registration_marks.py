@@ -1,0 +1,60 @@
+"""What a broker leaves in its log directories for its next start: whether it can have lost anything that others count on.
+
+Of replicated partitions a stop without a farewell takes what was acknowledged before its sync. So the marks name the epoch of
+the registration as long as every replicated partition syncs on ack, and go before the first one that does not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from stratalog.broker.replicas.directories import Directories
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.storage.registration_mark import read_registration, remove_registration, write_registration
+
+__all__ = ["RegistrationMarks"]
+
+_NONE: Final = -1
+
+log = logging.getLogger(__name__)
+
+
+class RegistrationMarks:
+    """Those of one broker. A disk that fails is reported, and takes the mark with it."""
+
+    def __init__(self, directories: Directories) -> None:
+        self._directories = directories
+        self._is_void = False
+
+    def previous_broker_epoch(self) -> int:
+        """The registration of the process before, if it lost nothing in any directory; else -1. Raises `OSError`."""
+        return min(_lossless(one.files) for one in self._directories.all)
+
+    def registered(self, broker_epoch: int) -> None:
+        """The controller has given this process an epoch."""
+        if not self._is_void:
+            self._in_each("leave", lambda files: write_registration(files.files, files.path, broker_epoch))
+
+    def may_lose(self) -> None:
+        """From now on a stop without a farewell may take what was acknowledged; the next start says so."""
+        if not self._is_void:
+            self._is_void = True
+            self._in_each("remove", lambda files: remove_registration(files.files, files.path))
+
+    def _in_each(self, what: str, change: Callable[[LogDirectory], None]) -> None:
+        for one in self._directories.all:
+            if one.writer.offline is not None:
+                continue
+            try:
+                change(one.files)
+            except OSError as error:
+                log.error("%s: cannot %s the mark of the registration: %s", one.path, what, error)
+                one.writer.report(error)
+
+
+def _lossless(files: LogDirectory) -> int:
+    if files.was_offline:
+        return _NONE
+    return files.clean_broker_epoch if files.clean else read_registration(files.files, files.path)
