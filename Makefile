@@ -11,7 +11,7 @@ S3_TESTS := tests/tier/stores/test_store.py tests/tier/stores/s3/test_store.py t
 KERNEL_SOURCES := kernel/pyproject.toml kernel/setup.py $(wildcard kernel/stratalog_kernel/*.py*)
 KERNEL_TESTS := tests/kernel tests/spark/rows $(addprefix tests/spark/,source/test_fetch.py source/test_source.py frames/test_opened.py backfill/test_convert.py rewrite/test_newest_keys.py test_odd_records.py)
 
-.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants sim-quorum sim-cluster bench chaos bench-kafka bench-spark clean model
+.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants sim-quorum sim-cluster sim-replicas bench chaos bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -27,6 +27,7 @@ help:
 	@echo "make mutants [ONLY=text] [PART=1/5]  plant the bugs of docs/safety.md, one at a time, and count those the tests catch"
 	@echo "make sim SEED=n [TRACE=1]  one run of the simulated broker, with every event; SEEDS=a-b runs many"
 	@echo "make sim-quorum SEED=n [TRACE=1]  one run of the simulated metadata quorum; SEEDS=a-b runs many, SEEDS=0-100000 a night of them"
+	@echo "make sim-replicas SEED=n [TRACE=1]  one run of a simulated cluster with replicated topics, producers and readers; SEEDS=a-b runs many"
 	@echo "make sim-cluster SEED=n [TRACE=1]  one run of a simulated cluster of three controllers and five brokers; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make chaos [SEED=n] [SECONDS=600]  nodes of a cluster are killed at random under clients; then all answers are checked"
@@ -144,6 +145,9 @@ sim: $(VENV)/.ready
 
 sim-quorum: $(VENV)/.ready
 	$(PY) -m sim.raft $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)
+
+sim-replicas: $(VENV)/.ready
+	$(PY) -m sim.cluster.replicas $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)
 
 sim-cluster: $(VENV)/.ready
 	$(PY) -m sim.cluster $(if $(SEEDS),$(SEEDS),$(or $(SEED),0-199)) $(if $(TRACE),--trace)

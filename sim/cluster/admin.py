@@ -115,7 +115,8 @@ class Admin:
             topic = self.world.facts.topics[f"{self.name}.t{self._made}"] = TopicFacts(f"{self.name}.t{self._made}")
         count, setting = self.dice.randint(1, 4), str(self.dice.randint(1, 9) * 3_600_000)
         topic.is_changing, topic.exists = True, None
-        answer = await self._call(_creating(topic.name, count, setting))
+        replicas = self.dice.choice((1, 3)) if self.world.plan.replicated_topics else 1
+        answer = await self._call(_creating(topic.name, count, setting, replicas))
         code = None if answer is None else answer.topics[0].error_code
         wanted = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_REPLICATION_FACTOR})
         error = self._outcome(code, wanted, f"creates {topic.name} x{count}")
@@ -213,11 +214,11 @@ class Admin:
             self.world.facts.producer_id_told(answer.producer_id, who)
 
 
-def _creating(name: str, count: int, setting: str) -> CreateTopicsRequest:
+def _creating(name: str, count: int, setting: str, replicas: int = 1) -> CreateTopicsRequest:
     topic = CreatableTopic(
         name=name,
         num_partitions=count,
-        replication_factor=1,
+        replication_factor=replicas,
         assignments=[],
         configs=[CreatableTopicConfig(name=SETTING, value=setting)],
     )

@@ -30,7 +30,7 @@ class Faults:
         end = world.loop.time() + world.plan.fault_seconds
         while world.loop.time() < end:
             await asyncio.sleep(dice.uniform(0, 2 * world.plan.fault_every))
-            if world.plan.faults:
+            if world.plan.faults and self._is_every_loss_told():
                 kind = dice.choice(world.plan.faults)
                 world.trace.note("faults", kind)
                 _KINDS[kind](self)
@@ -49,14 +49,44 @@ class Faults:
     def _later(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
         self._world.loop.call_later(self._dice.uniform(0, seconds), call, *arguments)
 
+    def _may_lose(self, member: Member) -> bool:
+        """Whether all that is acknowledged would still be there without what this machine has; it is then lost.
+
+        All replicas are in sync, and the controller hears all brokers.
+        """
+        if member.is_controller:
+            return True
+        image = self._world.newest_image()
+        topics = image.topics.by_id.values()
+        states = [one for topic in topics for one in topic.partitions.values() if len(one.replicas) > 1]
+        brokers = [one for one in self._world.members.values() if not one.is_controller]
+        present = image.brokers.brokers
+        is_well = all(one.is_ready and present[one.id].is_active for one in brokers)
+        if not is_well or any(len(one.in_sync_replicas) < len(one.replicas) for one in states):
+            return False
+        self._world.heal()
+        for one in self._world.members.values():
+            self._well(one)
+        member.lost_in = present[member.id].epoch
+        return True
+
+    def _is_every_loss_told(self) -> bool:
+        """Without eligible leader replicas a controller that hears of others first keeps, as the last, who lost its disk."""
+        present = self._world.newest_image().brokers.brokers
+        return all(present[one.id].epoch > one.lost_in for one in self._world.members.values() if one.lost_in >= 0)
+
     def _kill(self) -> None:
         member = self._any()
+        if self._world.plan.unsynced and not self._may_lose(member):
+            return
         member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
         member.kill()
 
     def _power(self) -> None:
         """One machine, or all of them."""
         members = list(self._world.members.values()) if self._dice.random() < 0.2 else [self._any()]
+        if self._world.plan.unsynced:
+            members = [one for one in members[:1] if self._may_lose(one)]
         for member in members:
             member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
             member.kill(power=True)
@@ -67,6 +97,8 @@ class Faults:
     def _wipe(self) -> None:
         """The disk of a broker: what a controller's has the other controllers need to go on."""
         member = self._any(controllers=False)
+        if not self._may_lose(member):
+            return
         member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
         member.wipe()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,7 @@ from stratalog.broker.settings.config import BrokerConfig, Flags, load_config
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.formatting.node_format import FormatOptions
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.topic import Uuid
+from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["CLUSTER_ID", "CONTROLLER_PORT", "SESSION_SECONDS", "Member"]
 
@@ -68,6 +69,9 @@ class Member:
         """The epoch in which this one was seen to be the active controller."""
         self.leaving: set[Uuid] = set()
         """Incarnations that were told to stop."""
+        self.had_new_disk = False
+        self.lost_in = -1
+        """The broker epoch in which this machine lost something that counted; -1 if it never did."""
 
     def __repr__(self) -> str:
         return f"{'controller' if self.is_controller else 'broker'} {self.id}"
@@ -77,6 +81,17 @@ class Member:
         """Its replica of the metadata log, if the node runs and has opened it."""
         found: Quorum | None = vars(self.node).get("quorum") if self.node is not None else None
         return found
+
+    def hosted(self) -> Iterator[Any]:
+        """The open partitions of a broker: `UnifiedLog`."""
+        hosted = vars(self.node).get("hosted") if self.node is not None else None
+        return iter(hosted.table if hosted is not None else ())
+
+    def replica(self, name: TopicPartition, topic_id: Uuid) -> Any:
+        """Its `UnifiedLog` of a partition; None if it is not open here."""
+        hosted = vars(self.node).get("hosted") if self.node is not None else None
+        found = None if hosted is None else hosted.table.get(name)
+        return found if found is not None and found.topic_id == topic_id else None
 
     def config(self) -> BrokerConfig:
         """The settings of each of its lives."""
@@ -92,6 +107,7 @@ class Member:
             "metadata.log.max.record.bytes.between.snapshots": str(
                 2000 if self.world.plan.small_snapshots else 1 << 24
             ),
+            "replica.lag.time.max.ms": str(int(self.world.plan.lag_seconds * 1000)),
         }
         return load_config(
             assignments=[f"{name}={value}" for name, value in settings.items()],
@@ -118,6 +134,7 @@ class Member:
         """End its process, and put an empty disk in the place of the one before."""
         self.kill()
         self.disk.wipe()
+        self.had_new_disk = True
         self.format(None)
         self.world.trace.note(str(self), "has a new disk")
 

@@ -10,6 +10,7 @@ from sim.trace import Trace
 from sim.under.bucket import Bucket
 from sim.under.loop import VirtualLoop
 from sim.under.process import Process
+from stratalog.metadata.image.image import ClusterImage
 
 __all__ = ["Surroundings"]
 
@@ -31,6 +32,10 @@ class Surroundings(Protocol):
 
     def started(self, member: Any, process: Process, /) -> None:
         """A process of a member begins."""
+        ...
+
+    def newest_image(self) -> ClusterImage:
+        """The newest image that any node has had."""
         ...
 
     def heal(self) -> None:

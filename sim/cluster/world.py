@@ -16,8 +16,10 @@ from sim.cluster.admin import Admin
 from sim.cluster.checker import Checker
 from sim.cluster.facts import Facts
 from sim.cluster.faults import Faults
+from sim.cluster.load import Load
 from sim.cluster.member import CONTROLLER_PORT, Member
 from sim.cluster.plan import Plan
+from sim.cluster.replica_checker import ReplicaChecker
 from sim.model import Violation
 from sim.trace import Trace
 from sim.under.bucket import Bucket
@@ -27,6 +29,7 @@ from sim.under.process import Process
 from sim.under.spawner import SimSpawner
 from sim.under.threads import VirtualLock, VirtualTimer
 from sim.world import LogLines
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.topic import uuid_text
 
 __all__ = ["Outcome", "World", "run_seed"]
@@ -51,6 +54,7 @@ class Outcome:
     images: int
     fenced: int
     answered: int
+    acknowledged: int = 0
     lines: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
@@ -73,6 +77,9 @@ class World:
         self.process = Process("world")
         self.facts = Facts()
         self.checker = Checker(self)
+        self.replicas = ReplicaChecker(self) if self.plan.replicated_topics else None
+        self.acknowledged = 0
+        """Records of replicated topics that producers were acknowledged."""
         self._machines: dict[Process, Member] = {}
         self.buried: list[Process] = []
         self.loop.after_event = self._after_event
@@ -116,17 +123,44 @@ class World:
         await self._until_well(lives, "the beginning")
         admins = [Admin(self, name, random.Random(self.dice.getrandbits(64))) for name in ("a", "b")]
         working = [asyncio.ensure_future(admin.run()) for admin in admins]
+        load = Load(self, random.Random(self.dice.getrandbits(64)))
+        await self._wait(asyncio.ensure_future(load.create()), [*lives, *working])
+        clients = load.start()
         faults = Faults(self, random.Random(self.dice.getrandbits(64)))
-        await self._wait(asyncio.ensure_future(faults.run()), [*lives, *working])
-        await self._until_well([*lives, *working], "the last fault", steady=False)
-        await self._until_answered([*lives, *working])
+        await self._wait(asyncio.ensure_future(faults.run()), [*lives, *working, *clients])
+        await self._until_well([*lives, *working, *clients], "the last fault", steady=False)
+        await self._until_answered([*lives, *working, *clients])
         for one in working:
             one.cancel()
         await asyncio.wait(working)
         await self._until_well(lives, "the last command")
         self.checker.final()
+        if self.replicas is not None:
+            await self._check_replicas(self.replicas, load, lives, clients)
         for one in lives:
             one.cancel()
+
+    async def _check_replicas(
+        self, replicas: ReplicaChecker, load: Load, lives: list[asyncio.Task[Any]], clients: list[asyncio.Task[Any]]
+    ) -> None:
+        """All of them come to be in sync, clients hear of all that they sent, and then all logs are one. Raises `Violation`."""
+        await self._until(replicas.problem, lives, "the last fault")
+        load.stop()
+        await self._until(lambda: load.unanswered(clients), lives, "the last record")
+        reading = asyncio.ensure_future(load.read_all())
+        await self._until(
+            lambda: None if reading.done() else "not everything could be read", [*lives, reading], "the end"
+        )
+        await self._until(replicas.unequal, lives, "the end")
+        self.acknowledged = load.acknowledged
+
+    async def _until(self, problem: Callable[[], str | None], tasks: list[asyncio.Task[Any]], since: str) -> None:
+        """Wait until there is no such problem any more. Raises `Violation`."""
+        end = self.loop.time() + RECOVERY_SECONDS
+        while (found := problem()) is not None:
+            if self.loop.time() > end:
+                raise Violation(f"{RECOVERY_SECONDS} s after {since}: {found}")
+            await self._wait(asyncio.ensure_future(asyncio.sleep(_LOOK_SECONDS)), tasks)
 
     async def _wait(self, wanted: asyncio.Task[Any], others: list[asyncio.Task[Any]]) -> None:
         """Wait for one; an error of any task is raised."""
@@ -145,13 +179,12 @@ class World:
 
     async def _until_well(self, tasks: list[asyncio.Task[Any]], since: str, *, steady: bool = True) -> None:
         """Wait until nothing is wrong any more. Raises `Violation`."""
-        end = self.loop.time() + RECOVERY_SECONDS
-        while (problem := self.checker.problem()) is not None:
-            if not steady and problem.startswith("images"):
-                return  # commands go on
-            if self.loop.time() > end:
-                raise Violation(f"{RECOVERY_SECONDS} s after {since}: {problem}")
-            await self._wait(asyncio.ensure_future(asyncio.sleep(_LOOK_SECONDS)), tasks)
+
+        def problem() -> str | None:
+            found = self.checker.problem()
+            return None if found is not None and not steady and found.startswith("images") else found  # commands go on
+
+        await self._until(problem, tasks, since)
 
     # -- what members and faults ask for -------------------------------------------------------------------------------
 
@@ -167,6 +200,10 @@ class World:
         one, other = self._machines.get(source), self._machines.get(target)
         return one is not None and other is not None and (one.id, other.id) in self.cuts
 
+    def newest_image(self) -> ClusterImage:
+        """The newest image that any node has had."""
+        return self.checker.image
+
     def heal(self) -> None:
         """Let everything pass."""
         self.cuts.clear()
@@ -176,6 +213,8 @@ class World:
         member = self._machines.get(process)
         if member is not None:
             self.checker.after_event(member)
+            if self.replicas is not None and not member.is_controller:
+                self.replicas.after_event(member)
         if self.loop.failures:
             raise Violation(self.loop.failures[0])
         if self.loop.steps > _STEPS_MAX:
@@ -211,6 +250,7 @@ def run_seed(
         checker.images_seen,
         checker.fenced,
         world.facts.answered,
+        world.acknowledged,
         list(trace.lines),
         trace.errors,
     )

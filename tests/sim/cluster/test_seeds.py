@@ -4,6 +4,7 @@ import pytest
 
 from sim.cluster.__main__ import CLUSTER
 from sim.cluster.plan import Plan
+from sim.cluster.replicas import REPLICAS, run_replicas
 from sim.cluster.world import run_seed
 
 SMALL = Plan(controllers=3, brokers=2, faults=("kill",), fault_every=1.0, fault_seconds=4.0, pause_every=0.2)
@@ -15,6 +16,15 @@ def test_a_small_cluster_keeps_its_promises():
     outcome = run_seed(1, plan=SMALL)
     assert outcome.problem is None, CLUSTER.report(outcome, outcome.lines)
     assert outcome.answered > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100))
+def test_replicas_keep_their_promises(seed):
+    """Clients write to replicated topics and read them, and in the end all replicas are one log."""
+    outcome = run_replicas(seed)
+    assert outcome.problem is None, REPLICAS.report(outcome, outcome.lines)
+    assert outcome.acknowledged > 0
 
 
 @pytest.mark.slow
