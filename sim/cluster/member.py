@@ -69,7 +69,6 @@ class Member:
         """The epoch in which this one was seen to be the active controller."""
         self.leaving: set[Uuid] = set()
         """Incarnations that were told to stop."""
-        self.had_new_disk = False
         self.lost_in = -1
         """The broker epoch in which this machine lost something that counted; -1 if it never did."""
 
@@ -134,7 +133,6 @@ class Member:
         """End its process, and put an empty disk in the place of the one before."""
         self.kill()
         self.disk.wipe()
-        self.had_new_disk = True
         self.format(None)
         self.world.trace.note(str(self), "has a new disk")
 

@@ -36,8 +36,9 @@ class ReplicaChecker:
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._marks: dict[_Key, _Mark] = {}
-        self._seen: dict[Any, tuple[int, int]] = {}
-        """By partition object, which dies with its process: its mark, and the epoch in which it led last."""
+        self._ends: dict[Any, int] = {}
+        self._seen: dict[Any, tuple[int, int, tuple[int, ...]]] = {}
+        """By partition object, which dies with its process: its mark, the epoch in which it leads, who is in sync then."""
 
     # -- after every event ---------------------------------------------------------------------------------------------
 
@@ -45,11 +46,16 @@ class ReplicaChecker:
         """Look at the replicas of a broker in whose process something has happened. Raises `Violation`."""
         for unified in member.hosted():
             partition = unified.partition
-            mark, led_in = partition.high_watermark, -1 if partition.leader is None else partition.leader_epoch
-            before = self._seen.get(partition, (-1, -1))
-            if before == (mark, led_in):
+            leader = partition.leader
+            mark, led_in = partition.high_watermark, -1 if leader is None else leader.epoch
+            now = mark, led_in, () if leader is None else leader.state.in_sync
+            end_before, self._ends[partition] = self._ends.get(partition, 0), partition.log.log_end_offset
+            if self._ends[partition] < end_before:
+                self._check_cut(member, partition)
+            before = self._seen.get(partition, (-1, -1, ()))
+            if before == now:
                 continue
-            self._seen[partition] = mark, led_in
+            self._seen[partition] = now
             name, end = partition.topic_partition, partition.log.log_end_offset
             if mark > end:
                 raise Violation(f"{member}: the mark of {name} is {mark}, its log ends at {end}")
@@ -63,8 +69,19 @@ class ReplicaChecker:
                 )
             if known is None or mark > known.offset:
                 self._marks[_key(partition)] = _Mark(mark, member, partition.leader_epoch)
-                if led_in >= 0:
-                    self._check_copies(member, partition)
+            if led_in >= 0 and (mark > before[0] or not set(now[2]).issubset(before[2])):
+                self._check_copies(member, partition)
+
+    def _check_cut(self, member: Member, partition: Any) -> None:
+        """A log that was cut still has all that is committed, if its broker is in sync: it may be elected next."""
+        name, known = partition.topic_partition, self._marks.get(_key(partition))
+        topic = self._world.newest_image().topics.by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partitions.get(name.partition)
+        end = partition.log.log_end_offset
+        if state is not None and member.id in state.in_sync_replicas and known is not None and end < known.offset:
+            raise Violation(
+                f"{member} is in sync and cuts {name} to {end}; {known.member} had the mark at {known.offset}"
+            )
 
     def _check_copies(self, leader: Member, partition: Any) -> None:
         """What a leader takes for committed is in the log of every member of its in-sync set."""
@@ -72,7 +89,7 @@ class ReplicaChecker:
         for broker_id in partition.leader.state.in_sync:
             member: Member = self._world.members[broker_id]
             copy = member.replica(partition.topic_partition, partition.topic_id)
-            if member is leader or member.had_new_disk or copy is None:
+            if member is leader or copy is None or not _has_heard_of_losses(leader, member):
                 continue
             log = copy.partition.log
             end = log.written_offset if self._world.plan.unsynced else log.flushed_offset
@@ -128,6 +145,12 @@ class ReplicaChecker:
             for number, state in topic.partitions.items():
                 if len(state.replicas) > 1:
                     yield topic.name, number, state
+
+
+def _has_heard_of_losses(leader: Member, member: Member) -> bool:
+    """Whether the leader's image has a registration of the other that is younger than all that it lost."""
+    broker = None if leader.image is None else leader.image.brokers.brokers.get(member.id)
+    return broker is not None and broker.epoch > member.lost_in
 
 
 def _key(partition: Any) -> _Key:
