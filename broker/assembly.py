@@ -104,7 +104,7 @@ class BrokerParts(BrokerView, Protocol):
 
     @property
     def registration_marks(self) -> RegistrationMarks:
-        """What its next start will know of this one."""
+        """The notes of this start for its next one."""
 
     def data_lost(self) -> None:
         """Replicas of it lack what they had."""

@@ -252,7 +252,7 @@ class BrokerLifecycle:
         return [lost, *self._failed(now_ms)]
 
     def _data_lost(self, now_ms: int) -> list[Action]:
-        """Only a new incarnation can say so. What is in flight is of the old one."""
+        """Only a new incarnation can say so. Requests in flight are of the old one."""
         if self.broker_epoch == _NONE or self.phase is Phase.STOPPING:
             return []  # a registration that is not the first names no epoch before it
         lost = self._begin_anew(now_ms)._replace(is_given_up=True)

@@ -252,16 +252,19 @@ class Lifecycle:
                 _resolve(self._unfenced)
             case FencedAgain():
                 log.warning("broker %d was fenced: its heartbeats came too late; it asks to be unfenced", me.broker_id)
-            case RegistrationLost(epoch, is_given_up):
-                text = "the controller knows the registration of broker %d with epoch %d no more; it registers anew"
-                if is_given_up:
-                    text = "broker %d gives up its registration with epoch %d, for it has lost data; it registers anew"
-                log.warning(text, me.broker_id, epoch)
+            case RegistrationLost():
+                self._tell_lost(action)
                 self._on_registration_lost()
             case Ended(end, error_code):
                 complaint = self._complaints.last
                 last = f". The last attempt: {complaint}" if end.is_failure and complaint else ""
                 self._finish(end, f"{end.value}{_with_error(error_code)}{last}")
+
+    def _tell_lost(self, lost: RegistrationLost) -> None:
+        text = "the controller knows the registration of broker %d with epoch %d no more; it registers anew"
+        if lost.is_given_up:
+            text = "broker %d gives up its registration with epoch %d, for it has lost data; it registers anew"
+        log.warning(text, self._me.broker_id, lost.epoch)
 
     def _finish(self, end: End, why: str) -> None:
         text = f"broker {self._me.broker_id}: the registration has ended: {why}"

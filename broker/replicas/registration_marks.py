@@ -1,6 +1,6 @@
-"""What a broker leaves in its log directories for its next start: whether it can have lost anything that others count on.
+"""The notes of a broker in its log directories for its next start: whether it can have lost records that others count on.
 
-Of replicated partitions a stop without a farewell takes what was acknowledged before its sync. So the marks name the epoch of
+A stop without a farewell takes records of replicated partitions that were acknowledged before their sync. So the marks name the epoch of
 the registration as long as every replicated partition syncs on ack, and go before the first one that does not.
 """
 

@@ -84,7 +84,7 @@ class ReplicaChecker:
             )
 
     def _check_copies(self, leader: Member, partition: Any) -> None:
-        """What a leader takes for committed is in the log of every member of its in-sync set."""
+        """Records below a leader's mark are in the log of every member of its in-sync set."""
         mark = partition.high_watermark
         for broker_id in partition.leader.state.in_sync:
             member: Member = self._world.members[broker_id]
@@ -111,7 +111,7 @@ class ReplicaChecker:
         return None
 
     def unequal(self) -> str | None:
-        """Return how replicas still differ, or None once all are one log, up to its end. Nobody writes any more."""
+        """Return how replicas still differ, or None once all are one log, up to its end. All writers have ended."""
         for name, number, state in self._partitions():
             views = [self._view(name, number, broker_id) for broker_id in state.replicas]
             for broker_id, view in zip(state.replicas, views, strict=True):

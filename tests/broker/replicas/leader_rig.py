@@ -55,6 +55,9 @@ class Asking:
     def may_join(self, broker_id, broker_epoch) -> bool:
         return (broker_id, broker_epoch) in self.allowed
 
+    def changed(self, before, after) -> None:
+        pass
+
 
 class Bench:
     """A partition, its disk and clock, and what was acknowledged under which name."""

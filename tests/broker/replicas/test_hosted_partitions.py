@@ -293,7 +293,7 @@ def with_replicas(broker, replicas):
 
 
 @pytest.mark.parametrize(("replicas", "flush", "told"), [((1,), 9, 0), ((1, 2), 1, 0), ((1, 2), 9, 1)])
-def test_a_replica_that_acknowledges_before_its_sync_is_told_of(broker, replicas, flush, told):
+def test_a_replica_that_acknowledges_before_its_sync_is_reported(broker, replicas, flush, told):
     """A kill may then take what was acknowledged; that of a single replica is no other's concern."""
     broker.create("t")
     hosted, heard = broker.node.hosted, []
@@ -306,7 +306,7 @@ def test_a_replica_that_acknowledges_before_its_sync_is_told_of(broker, replicas
 
 
 @pytest.mark.parametrize(("replicas", "mark", "told"), [((1,), 5, 0), ((1, 2), 2, 0), ((1, 2), 3, 1)])
-def test_a_replica_that_ends_below_its_mark_is_told_of(broker, replicas, mark, told, caplog):
+def test_a_replica_that_ends_below_its_mark_is_reported(broker, replicas, mark, told, caplog):
     """It lacks what was committed, and is in no in-sync set by what it had."""
     broker.create("t")
     broker.produce("t", b"a")

@@ -357,7 +357,7 @@ def test_a_follower_that_found_another_change_under_way_joins_when_that_has_ende
 
 
 def test_a_follower_that_lacks_records_does_not_join_before_it_has_fetched_them(bench, batch):
-    """What it had at its last fetch is all that is known of it."""
+    """The leader knows its last fetch and no more."""
     it = bench(replicas=(1, 2), in_sync=(1,))
     fetched(it.leader, 2, broker_epoch=7)
     it.append("a", batch())
