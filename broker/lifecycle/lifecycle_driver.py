@@ -264,7 +264,7 @@ class Lifecycle:
         text = "the controller knows the registration of broker %d with epoch %d no more; it registers anew"
         if lost.is_given_up:
             text = "broker %d gives up its registration with epoch %d, for it has lost data; it registers anew"
-        log.warning(text, self._me.broker_id, lost.epoch)
+        log.warning(text, self._me.broker_id, lost.broker_epoch)
 
     def _finish(self, end: End, why: str) -> None:
         text = f"broker {self._me.broker_id}: the registration has ended: {why}"
