@@ -40,9 +40,8 @@ def _end(unified: UnifiedLog, timestamp: int, *, committed: bool, for_replica: b
     if timestamp == LATEST:
         if for_replica:
             return partition.log.log_end_offset
-        if partition.leader is not None and not partition.leader.state.epoch_established:
-            why = f"{unified.topic_partition}: the high watermark has not reached the start of this leader's epoch"
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, why)
+        if _is_behind(unified):
+            raise _not_available(unified)
         return partition.last_stable_offset if committed else partition.high_watermark
     if timestamp == EARLIEST:
         return unified.log_start_offset
@@ -53,6 +52,17 @@ def _end(unified: UnifiedLog, timestamp: int, *, committed: bool, for_replica: b
     if timestamp == LATEST_TIERED:
         return remote.end_offset - 1 if remote.end_offset > remote.start_offset else -1
     return max(remote.end_offset, unified.log.local_log_start_offset)
+
+
+def _is_behind(unified: UnifiedLog) -> bool:
+    """Whether the high watermark has yet to reach the start of the leader's epoch: below that others may have read on."""
+    leader = unified.partition.leader
+    return leader is not None and not leader.state.epoch_established
+
+
+def _not_available(unified: UnifiedLog) -> KafkaError:
+    why = f"{unified.topic_partition}: the high watermark has not reached the start of this leader's epoch"
+    return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, why)
 
 
 def _fill_end(
@@ -68,12 +78,18 @@ def _fill_end(
 async def _look_up(
     unified: UnifiedLog, answer: ListOffsetsPartitionResponse, timestamp: int, *, committed: bool, search: SearchBatch
 ) -> None:
-    """A record by its time, in the archive and on the local disk."""
+    """A record by its time, in the archive and on the local disk.
+
+    A new leader may not know yet that there is one: it says so instead of "none".
+    """
+    is_behind = _is_behind(unified)
     try:
         if timestamp == MAX_TIMESTAMP:
             found = await unified.find_max_timestamp(search)
         else:
             found = await unified.find_timestamp(timestamp, committed=committed, search=search)
+        if is_behind and (found is None or timestamp == MAX_TIMESTAMP):
+            raise _not_available(unified)
     except KafkaError as error:
         answer.error_code = error.code
     except (Corrupt, OSError, Retriable):

@@ -153,3 +153,22 @@ def test_a_worker_that_is_lost_is_an_error_to_try_again(broker):
     broker.run(broker.node.deep_work.close)
     (answer,) = ask(broker.link(), 11, THEN_MS)
     assert (answer.error_code, answer.offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+def test_a_new_leader_that_is_behind_does_not_say_that_there_is_no_such_record(broker):
+    """Its mark has yet to reach the start of its epoch; what it finds below is so for good (KIP-207)."""
+    broker.create("t")
+    for day in range(3):
+        broker.produce("t", NewRecord(b"v", THEN_MS + day * DAY_MS))
+    partition = broker.partition("t", 0).partition
+    broker.run(lambda: partition.lead(1, 9, replicas=(1, 2), in_sync=(1, 2)))
+    state = partition.leader.state
+
+    def fall_behind():
+        state.epoch_start_offset, state.high_watermark, partition.high_watermark = 3, 2, 2
+
+    broker.run(fall_behind)
+    found, *rest = ask(broker.link(), 11, THEN_MS + DAY_MS, THEN_MS + 2 * DAY_MS, -1, -3, -2)
+    assert (found.error_code, found.offset) == (0, 1)
+    behind = ErrorCode.OFFSET_NOT_AVAILABLE
+    assert [answer.error_code for answer in rest] == [behind, behind, behind, 0]
