@@ -13,6 +13,7 @@ from stratalog.broker.requests.current_leaders import CurrentLeaders
 from stratalog.broker.requests.dispatch import PENDING, Pending
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory, Waiter
+from stratalog.broker.runtime.watchers import Watchers
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.recovery.missing import MissingRange
 from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_FINAL, FetchSession
@@ -226,7 +227,7 @@ class FetchAttempt:
         """The key under which a request that waits hears of news of the partition."""
         return unified if self.replica is None else unified.partition
 
-    def watchers(self, unified: UnifiedLog) -> set[Callable[[], object]]:
+    def watchers(self, unified: UnifiedLog) -> Watchers:
         """Those who are called when there is more for this reader."""
         partition = unified.partition
         return partition.watchers if self.replica is None else partition.end_watchers

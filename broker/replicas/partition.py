@@ -14,13 +14,14 @@ time, or dies with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
 from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.watchers import Watchers
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
 from stratalog.hot.replica_state import NO_BROKER_EPOCH, ReplicaState
@@ -57,11 +58,11 @@ class Partition:
         """The role, while it copies the log of another broker."""
         self.leader_epoch = NO_EPOCH
         """The epoch of the role, or of the last one."""
-        self.watchers: set[Callable[[], object]] = set()
+        self.watchers = Watchers()
         """Called when readers may see something else: the high watermark or the log start has moved, or a role has
         begun or ended. They outlive roles: who reads looks at the epoch each time.
         """
-        self.end_watchers: set[Callable[[], object]] = set()
+        self.end_watchers = Watchers()
         """Called when more of the log can be read by followers, the high watermark moves, or a role has begun or ended."""
         self.held_back: str | None = None
         """Why the partition takes no requests for now (rule 8: it is being compared with its archive)."""
@@ -249,7 +250,7 @@ class Partition:
         if leader is not None:
             leader.on_written()
             if self.end_watchers:
-                _call(self.end_watchers)
+                self.end_watchers.call()
         elif self.follower is not None:
             self.follower.on_written()
 
@@ -284,15 +285,15 @@ class Partition:
         producers = self.log.producer_state
         if producers.first_unstable_offset is not None:
             producers.on_high_watermark(high_watermark)
-        _call(self.watchers)
+        self.watchers.call()
         if self.end_watchers:  # followers hear of the mark with their next answer
-            _call(self.end_watchers)
+            self.end_watchers.call()
 
     def wake(self) -> None:
         """Let everyone who waits for news of this partition look again."""
-        _call(self.watchers)
+        self.watchers.call()
         if self.end_watchers:
-            _call(self.end_watchers)
+            self.end_watchers.call()
 
     def update_config(self, config: LogConfig) -> None:
         """New topic settings, effective from the next append on."""
@@ -313,8 +314,3 @@ class Partition:
         if log_.log_start_offset != self._log_start_offset or producers.first_unstable_offset != unstable:
             self._log_start_offset = log_.log_start_offset
             self.wake()
-
-
-def _call(watchers: set[Callable[[], object]]) -> None:
-    for watcher in tuple(watchers):
-        watcher()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from stratalog.broker.replicas.unified_log import RemoteReader, UnifiedLog
+from stratalog.broker.runtime.watchers import Watchers
 from stratalog.hot.state.leader_epochs import EpochEntry, LeaderEpochCache
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
@@ -110,7 +111,7 @@ class ArchivedPartition:
         self.log = _EmptyLog(archive)
         self.directory = _NoDirectory()
         self.leader_epoch = LEADER_EPOCH
-        self.watchers: set[Callable[[], object]] = set()
+        self.watchers = Watchers()
         self.held_back: str | None = None
         """Why the partition cannot be served for now: its manifest has not been read, or cannot be."""
         self.asked_ms = -1

@@ -66,6 +66,16 @@ class SessionReader(Protocol):
         ...
 
 
+class Watched(Protocol):
+    """Where a partition's changes are heard of."""
+
+    def add(self, watcher: Callable[[], object], /) -> object:
+        """Have it called when something changes."""
+
+    def discard(self, watcher: Callable[[], object], /) -> object:
+        """Call it no longer."""
+
+
 class SessionPartition:
     """One partition of a session: the position its reader wants, and the facts last reported to it.
 
@@ -95,7 +105,7 @@ class SessionPartition:
         self.told_error = 0
         self.end_offset: int | None = None
         """Where a follower's reading ends, as of the last look; None for consumers, whose reading ends at the marks."""
-        self.watchers: set[Callable[[], object]] | None = None
+        self.watchers: Watched | None = None
         """The callables to call when something about the partition changes; set by
         the one that looks at it, None where there are none.
         """
