@@ -157,9 +157,11 @@ class InSyncAsks:
         )
 
     def _answered(self, settled: Mapping[PartitionKey, ErrorCode], answer: asyncio.Future[Any]) -> None:
-        if answer.cancelled() or self._closed:
+        if answer.cancelled():
             return
-        error = answer.exception()
+        error = answer.exception()  # seen, also where it no longer matters
+        if self._closed:
+            return
         if error is not None:
             if not isinstance(error, PeerError):
                 log.error("in-sync sets cannot be asked for, and are tried again", exc_info=error)
