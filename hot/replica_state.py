@@ -312,12 +312,16 @@ class ReplicaState:
         """
         if change is not self._pending or code not in _NOT_CARRIED_OUT:
             return False
-        if self._pending_copies > 1:
+        if self._pending_copies > 1 and not self._is_void(change):
             members = tuple(InSyncReplica(broker, NO_BROKER_EPOCH) for broker in self.in_sync)
             self._retraction = IsrChange(members, self.partition_epoch, grows=False)
             return False
-        self._pending = None
+        self._pending = self._retraction = None
         return self._advance()
+
+    def _is_void(self, change: IsrChange) -> bool:
+        """Whether no copy can be granted any more: a member has fetched under a later registration than it names."""
+        return any(NO_BROKER_EPOCH < one.broker_epoch < self._broker_epoch(one.broker_id) for one in change.in_sync)
 
     def _begin_change(self, broker_ids: Iterable[int], *, grows: bool) -> IsrChange:
         members = (InSyncReplica(broker, self._broker_epoch(broker)) for broker in broker_ids)

@@ -136,6 +136,18 @@ def test_a_refusal_of_one_copy_says_nothing_about_another():
     assert (state.retraction, state.pending, state.high_watermark) == (None, None, 21)
 
 
+def test_a_refused_change_whose_member_is_registered_anew_ends_although_copies_are_on_their_way():
+    """Epochs of brokers only rise: no copy can be granted, and the member is asked for under its new registration."""
+    state = leader(in_sync=(1,))
+    state.follower_fetched(2, 0, leader_log_end_offset=0, now_ms=1, broker_epoch=7)
+    change = state.expansion(2)
+    state.ask_again()
+    state.follower_fetched(2, 0, leader_log_end_offset=0, now_ms=2, broker_epoch=9)
+    state.isr_change_refused(change, ErrorCode.INELIGIBLE_REPLICA)
+    assert (state.pending, state.retraction) == (None, None)
+    assert state.expansion(2).in_sync[1] == InSyncReplica(2, 9)
+
+
 def test_a_late_refusal_of_an_earlier_change_ends_nothing():
     """The change that is under way now is another one."""
     state = leader(in_sync=(1,), end=10)
