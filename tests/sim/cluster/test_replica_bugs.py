@@ -16,10 +16,8 @@ from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.leader import Leader
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replication.in_sync_asking import InSyncAsks
-from stratalog.broker.replication.in_sync_requests import Decided, Failed, InSyncRequests
 from stratalog.hot.replica_state import ReplicaState
 from stratalog.metadata.controller import alter_partition
-from stratalog.wire.errors import ErrorCode
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -48,21 +46,6 @@ def a_leader_counts_the_smaller_set_at_once(patch):
         return self.in_sync if self._pending is None else self._pending.broker_ids
 
     patch.setattr(ReplicaState, "maximal_in_sync", property(members))
-
-
-def a_change_without_an_answer_is_dropped(patch):
-    """The controller may have granted it."""
-    real = InSyncRequests.step
-
-    def step(self, event, now_ms):
-        if not isinstance(event, Failed):
-            return real(self, event, now_ms)
-        dropped, self._in_flight = self._in_flight, {}
-        decided = [Decided(key, asked, ErrorCode.OPERATION_NOT_ATTEMPTED) for key, asked in dropped.items()]
-        return [*decided, *real(self, event, now_ms)]
-
-    patch.setattr(InSyncRequests, "step", step)
-    patch.setattr(ReplicaState, "ask_again", lambda self: self._pending)
 
 
 def a_follower_appends_without_a_cut(patch):
@@ -113,7 +96,6 @@ FOUND: dict[Bug, str] = {
     a_follower_cuts_its_log_to_its_high_watermark: "is in sync and cuts|in sync, has|had the mark at|goes back|are gone",
     a_follower_is_counted_before_its_sync: "in sync, has",
     a_leader_counts_the_smaller_set_at_once: "in sync, has|had the mark at|goes back|are gone",
-    a_change_without_an_answer_is_dropped: "in sync, has|had the mark at|goes back|are gone|are in sync",
     a_follower_appends_without_a_cut: "bytes|held|epochs|offsets|cannot be appended|goes back|had the mark|are in sync",
     a_broker_that_lost_its_disk_stays_in_sync: "in sync, has|had the mark at|goes back|are gone|its log ends at",
     a_leader_acknowledges_what_is_in_its_own_log: "in sync, has|had the mark at",
