@@ -28,6 +28,7 @@ __all__ = ["API"]
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _READ_COMMITTED = 1
+_NOT_AVAILABLE_SINCE = 5
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -40,7 +41,7 @@ def _end(unified: UnifiedLog, timestamp: int, *, committed: bool, for_replica: b
     if timestamp == LATEST:
         if for_replica:
             return partition.log.log_end_offset
-        if _is_behind(unified):
+        if unified.partition.is_behind:
             raise _not_available(unified)
         return partition.last_stable_offset if committed else partition.high_watermark
     if timestamp == EARLIEST:
@@ -52,12 +53,6 @@ def _end(unified: UnifiedLog, timestamp: int, *, committed: bool, for_replica: b
     if timestamp == LATEST_TIERED:
         return remote.end_offset - 1 if remote.end_offset > remote.start_offset else -1
     return max(remote.end_offset, unified.log.local_log_start_offset)
-
-
-def _is_behind(unified: UnifiedLog) -> bool:
-    """Whether the high watermark has yet to reach the start of the leader's epoch: below that others may have read on."""
-    leader = unified.partition.leader
-    return leader is not None and not leader.state.epoch_established
 
 
 def _not_available(unified: UnifiedLog) -> KafkaError:
@@ -82,7 +77,7 @@ async def _look_up(
 
     A new leader may not know yet that there is one: it says so instead of "none".
     """
-    is_behind = _is_behind(unified)
+    is_behind = unified.partition.is_behind
     try:
         if timestamp == MAX_TIMESTAMP:
             found = await unified.find_max_timestamp(search)
@@ -139,6 +134,8 @@ class _Lookups:
                 _fill_end(unified, answer, timestamp, committed=self._committed, for_replica=self._for_replica)
         except KafkaError as error:
             answer.error_code = error.code
+            if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and self._context.api_version < _NOT_AVAILABLE_SINCE:
+                answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         return answer
 
     async def finish(self) -> ListOffsetsResponse:

@@ -94,6 +94,11 @@ class Partition:
         first_unstable_offset = self.log.first_unstable_offset
         return self.high_watermark if first_unstable_offset is None else min(self.high_watermark, first_unstable_offset)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the high watermark has yet to reach the start of the leader's epoch: consumers may have read further."""
+        return self.leader is not None and not self.leader.state.epoch_established
+
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if the client believes in another epoch (KIP-320)."""
         if self.leader is None or self.held_back is not None or self.directory.offline is not None:

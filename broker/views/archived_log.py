@@ -129,6 +129,9 @@ class ArchivedPartition:
         """The end."""
         return self.log.log_end_offset
 
+    is_behind = False
+    """Archived records are committed."""
+
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises what a client tries again after: the manifest is not known, or the epoch is not ours."""
         self.asked_ms = self._now_ms()
