@@ -158,7 +158,7 @@ class Node:
         self.replication = assembly.new_replication(self, self.cluster)
         services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
         self.hosted = HostedPartitions(services, self._resolver(self.control.image))
-        add_replica_figures(self.metrics, self.hosted.table, self.replication)
+        add_replica_figures(self.metrics, self.hosted.table, self.replication, self.clock)
         self.mount: Mount = assembly.new_mount(self)
         self.views = assembly.new_views(self)
         self.coordinators = assembly.new_coordinators(self)

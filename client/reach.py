@@ -1,6 +1,6 @@
 """Which leaders and coordinators of a cluster answer now: for commands that do what can be done, and name the rest.
 
-A partition has one replica: no other broker stands in for a leader that is away. To wait for it would only be late.
+A leader that is away is not waited for: with no other replica in sync, no broker stands in for it.
 """
 
 from __future__ import annotations

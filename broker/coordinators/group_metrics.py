@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from stratalog.broker.coordinators.fresh_figures import FreshFigures
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.fresh_figures import FreshFigures
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.metadata.groups.classic.state import ClassicState
 from stratalog.metadata.groups.group import GroupType

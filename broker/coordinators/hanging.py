@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from stratalog.broker.coordinators.fresh_figures import FreshFigures
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
 from stratalog.broker.coordinators.shard_driver import ShardDriver
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.fresh_figures import FreshFigures
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.image.image import ClusterImage

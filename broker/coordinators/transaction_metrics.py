@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from stratalog.broker.coordinators.fresh_figures import FreshFigures
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.fresh_figures import FreshFigures
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.metadata.transactions.shard import TransactionShard
 from stratalog.metadata.transactions.status import TransactionStatus

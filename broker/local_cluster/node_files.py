@@ -24,7 +24,7 @@ _INTERNAL_TOPICS: Final[Mapping[str, str]] = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-"""In this release a partition has one replica; Kafka's defaults would ask for three."""
+"""The nodes share a disk: more copies of groups and transactions would be no safer. Kafka's defaults would ask for three."""
 _CONTROLLER: Final = "CONTROLLER"
 _CLIENTS: Final = "PLAINTEXT"
 _BROKERS: Final = "BROKERS"

@@ -132,8 +132,7 @@ class InSyncAsks:
             state = leader.state
             if asked.change is state.retraction or (asked.change is state.pending and state.retraction is None):
                 return True
-        self._leaders.pop(key, None)
-        self._sent.pop(key, None)
+        self._forget(key)
         return False
 
     def _request(self, wanted: Mapping[PartitionKey, Asked]) -> AlterPartitionRequest:
@@ -177,3 +176,11 @@ class InSyncAsks:
             for one in topic.partitions
         }
         self._step(Answered(code, {**settled, **codes}))
+        for key in codes:
+            if not self._machine.holds(key):
+                self._forget(key)
+
+    def _forget(self, key: PartitionKey) -> None:
+        """Keep no leader, and with it no log of a deleted topic, for which there is nothing to ask."""
+        self._leaders.pop(key, None)
+        self._sent.pop(key, None)

@@ -107,6 +107,10 @@ class InSyncRequests:
         """When to say `Ticked` at the latest; infinite for never."""
         return self._due_ms if self._wanted and not self._in_flight else inf
 
+    def holds(self, key: PartitionKey) -> bool:
+        """Whether a change of the partition waits, or is on its way."""
+        return key in self._wanted or key in self._in_flight
+
     def step(self, event: Event, now_ms: int) -> list[Action]:
         """Take in an event. ``now_ms`` never goes back."""
         actions: list[Action] = []

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replication.replication import Replication
+from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.fresh_figures import FreshFigures
 from stratalog.broker.runtime.metrics import Metrics
 
 __all__ = ["add_replica_figures"]
@@ -44,12 +46,13 @@ def _counted(table: PartitionTable) -> _Counts:
     return _Counts(len(table), led, under, below, exactly, lag)
 
 
-def _sample(table: PartitionTable, figure: Callable[[_Counts], int]) -> list[tuple[dict[str, str], float]]:
-    return [({}, figure(_counted(table)))]
+def _sample(counts: Callable[[], _Counts], figure: Callable[[_Counts], int]) -> list[tuple[dict[str, str], float]]:
+    return [({}, figure(counts()))]
 
 
-def add_replica_figures(metrics: Metrics, table: PartitionTable, replication: Replication | None) -> None:
+def add_replica_figures(metrics: Metrics, table: PartitionTable, replication: Replication | None, clock: Clock) -> None:
     """Show how many partitions are hosted, led, and short of replicas; ``replication`` has the changes of in-sync sets."""
+    counts = FreshFigures(partial(_counted, table), clock).get
     gauges: dict[str, tuple[str, Callable[[_Counts], int]]] = {
         "partitioncount": ("PartitionCount", lambda one: one.partitions),
         "leadercount": ("LeaderCount", lambda one: one.led),
@@ -58,13 +61,13 @@ def add_replica_figures(metrics: Metrics, table: PartitionTable, replication: Re
         "atminisrpartitioncount": ("AtMinIsrPartitionCount", lambda one: one.at_min_isr),
     }
     for name, (mbean, figure) in gauges.items():
-        metrics.add_gauge(f"{_MANAGER}{name}", f"{_MBEAN}{mbean}.", partial(_sample, table, figure))
+        metrics.add_gauge(f"{_MANAGER}{name}", f"{_MBEAN}{mbean}.", partial(_sample, counts, figure))
     if replication is None:
         return
     metrics.add_gauge(
         "kafka_server_replicafetchermanager_maxlag",
         "kafka.server:type=ReplicaFetcherManager,name=MaxLag: offsets that the copy furthest behind lacks.",
-        lambda: [({"clientId": "Replica"}, _counted(table).max_lag)],
+        lambda: [({"clientId": "Replica"}, counts().max_lag)],
     )
     asks = replication.asking
     metrics.add_counter(f"{_MANAGER}isrexpands", f"{_MBEAN}IsrExpandsPerSec.", lambda: [({}, asks.expansions)])

@@ -128,6 +128,16 @@ async def test_another_copy_is_counted(asks, channel, whole):
     assert [(one.broker_id, one.broker_epoch) for one in partition.new_isr_with_epochs] == [(1, -1)]
 
 
+async def test_a_leader_with_nothing_to_ask_is_kept_no_longer(asks, channel):
+    """It holds its log, also that of a topic that is deleted."""
+    leader = Leader()
+    asks.ask(leader, leader.state.expansion(2))
+    assert list(asks._leaders.values()) == [leader]
+    channel.asked[0][1].set_result(answer())
+    await turns()
+    assert (asks._leaders, asks._sent) == ({}, {})
+
+
 async def test_a_change_without_a_waiting_leader_is_not_sent(asks, channel):
     """The leadership has ended, or the metadata has another set; the next wish is sent all the same."""
     leader, other = Leader(), Leader()

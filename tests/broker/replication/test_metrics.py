@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from stratalog.broker.replication.metrics import add_replica_figures
+from stratalog.broker.runtime.clock import SystemClock
 from stratalog.broker.runtime.metrics import Metrics
 
 
@@ -28,7 +29,7 @@ def test_partitions_are_counted_by_what_they_lack():
         follower(9),
     ]
     asks = SimpleNamespace(expansions=4, shrinkings=5)
-    add_replica_figures(metrics, table, SimpleNamespace(asking=asks))
+    add_replica_figures(metrics, table, SimpleNamespace(asking=asks), SystemClock())
     told = dict(line.rsplit(" ", 1) for line in metrics.render().decode().splitlines() if line[0] != "#")
     manager = "kafka_server_replicamanager_"
     assert {name.removeprefix(manager): float(value) for name, value in told.items() if name.startswith(manager)} == {

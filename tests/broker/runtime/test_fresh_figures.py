@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from stratalog.broker.coordinators.fresh_figures import FreshFigures
+from stratalog.broker.runtime.fresh_figures import FreshFigures
 
 
 def test_they_are_counted_when_they_are_asked_for_and_old():
