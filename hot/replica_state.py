@@ -289,8 +289,18 @@ class ReplicaState:
             self._pending_copies += 1
         return self._pending
 
-    def isr_changed(self, in_sync: Iterable[int], partition_epoch: int, min_insync_replicas: int) -> bool:
+    def isr_changed(
+        self,
+        in_sync: Iterable[int],
+        partition_epoch: int,
+        min_insync_replicas: int,
+        *,
+        replicas: Iterable[int] | None = None,
+        now_ms: int = 0,
+    ) -> bool:
         """The metadata log has this set, with the ``min.insync.replicas`` of the same image. True if the mark moved.
+
+        ``replicas`` is the assignment there, which a reassignment changes without a new leader epoch; None if it stays.
 
         The set is taken from the log alone, not from the answer to a change: the answer may overtake an image that
         raises ``min.insync.replicas``, and the mark would pass what the new number protects.
@@ -300,7 +310,14 @@ class ReplicaState:
             self.in_sync = tuple(in_sync)
             self.partition_epoch = partition_epoch
             self._pending = self._retraction = None
+            if replicas is not None:
+                self._assign(replicas, now_ms)
         return self._advance()
+
+    def _assign(self, replicas: Iterable[int], now_ms: int) -> None:
+        followers = self._followers
+        others = [broker for broker in replicas if broker != self.local_id]
+        self._followers = {one: followers.get(one) or FollowerState(last_caught_up_ms=now_ms) for one in others}
 
     def isr_change_refused(self, change: IsrChange, code: ErrorCode) -> bool:
         """The controller answered ``change`` with an error. True if the high watermark moved.

@@ -199,7 +199,7 @@ class HostedPartitions:
             self._lead(unified.partition, state)
             self._services.on_led(unified, led)
         else:
-            unified.partition.leader.in_sync_changed(state.in_sync_replicas, state.partition_epoch)
+            unified.partition.leader.in_sync_changed(state.in_sync_replicas, state.partition_epoch, state.replicas)
 
     def _remove(self, unified: UnifiedLog, state: PartitionImage) -> None:
         """A committed record gives the partition to other brokers, which have all of it: its files go here."""

@@ -189,10 +189,15 @@ class Leader:
         if config.flush_messages > 1:
             self._advance(self._log.written_offset)  # what has waited for a sync waits no longer
 
-    def in_sync_changed(self, in_sync: Iterable[int], partition_epoch: int) -> None:
-        """The image has this in-sync set in this leader epoch; the settings of the log are of the same image."""
-        before = len(self.state.in_sync)
-        if self.state.isr_changed(in_sync, partition_epoch, self._log.config.min_insync_replicas):
+    def in_sync_changed(
+        self, in_sync: Iterable[int], partition_epoch: int, replicas: Iterable[int] | None = None
+    ) -> None:
+        """The image has this in-sync set in this leader epoch; the settings of the log are of the same image.
+
+        ``replicas`` is the assignment of the image; None if it stays.
+        """
+        before, minimum = len(self.state.in_sync), self._log.config.min_insync_replicas
+        if self.state.isr_changed(in_sync, partition_epoch, minimum, replicas=replicas, now_ms=self._now_ms()):
             self._mark_moved()
         if len(self.state.in_sync) != before:
             self._asking.changed(before, len(self.state.in_sync))

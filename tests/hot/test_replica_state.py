@@ -148,6 +148,21 @@ def test_a_refused_change_whose_member_is_registered_anew_ends_although_copies_a
     assert state.expansion(2).in_sync[1] == InSyncReplica(2, 9)
 
 
+def test_replicas_that_are_added_while_it_leads_may_join_and_those_that_go_are_strangers():
+    """A reassignment changes the assignment, and not the leader epoch."""
+    state = leader(replicas=(1, 2), in_sync=(1, 2), end=5)
+    state.isr_changed((1, 2), 1, 1, replicas=(1, 2, 3), now_ms=70)
+    assert state.replicas == (1, 2, 3)
+    assert state.follower(3).last_caught_up_ms == 70
+    state.follower_fetched(2, 5, leader_log_end_offset=5, now_ms=71)
+    state.follower_fetched(3, 5, leader_log_end_offset=5, now_ms=71)
+    assert state.expansion(3).broker_ids == (1, 2, 3)
+    assert state.isr_changed((1, 3), 2, 1, replicas=(1, 3), now_ms=90) is False
+    assert (state.replicas, state.is_follower(2)) == ((1, 3), False)
+    state.isr_changed((1,), 1, 1, replicas=(1, 2), now_ms=91)
+    assert state.replicas == (1, 3), "an older image"
+
+
 def test_a_late_refusal_of_an_earlier_change_ends_nothing():
     """The change that is under way now is another one."""
     state = leader(in_sync=(1,), end=10)
