@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter, LogOwner
+from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
@@ -23,17 +24,9 @@ from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["Follower", "LogPosition", "Outcome", "cut_to"]
+__all__ = ["Follower", "Outcome", "cut_to"]
 
 log = logging.getLogger(__name__)
-
-
-class LogPosition(NamedTuple):
-    """How far a follower's log goes, as a fetch says it: `stratalog.broker.replication.fetching_events.Position`."""
-
-    offset: int
-    last_epoch: int
-    log_start_offset: int
 
 
 class Outcome(Protocol):

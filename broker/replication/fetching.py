@@ -17,6 +17,7 @@ from math import inf
 from typing import Final
 
 from stratalog.broker.peers.backoff import Backoff
+from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.broker.replication.fetching_events import (
     Action,
     Answered,
@@ -25,7 +26,6 @@ from stratalog.broker.replication.fetching_events import (
     Event,
     Failed,
     Followed,
-    Position,
     Refused,
     Released,
     Take,
@@ -77,7 +77,7 @@ class _Copied:
 
     __slots__ = ("due_ms", "failures", "is_busy", "leader_epoch", "position")
 
-    def __init__(self, leader_epoch: int, position: Position) -> None:
+    def __init__(self, leader_epoch: int, position: LogPosition) -> None:
         self.leader_epoch = leader_epoch
         self.position = position
         self.is_busy = False
@@ -166,12 +166,12 @@ class Fetching:
     def _rest(self, key: PartitionKey, copied: _Copied, due_ms: float) -> None:
         copied.due_ms = due_ms
         self._news.pop(key, None)
-        self._resting[key] = None
+        if due_ms < inf:
+            self._resting[key] = None
         self._leave_session(key)
 
     def _rest_after_failure(self, key: PartitionKey, copied: _Copied, now_ms: int) -> None:
-        pause_ms = Backoff(_REST_FIRST_MS, max(_REST_FIRST_MS, self._limits().backoff_ms))
-        self._rest(key, copied, now_ms + pause_ms.after(copied.failures, self._draw))
+        self._rest(key, copied, now_ms + self._pause_ms(copied.failures))
         copied.failures += 1
 
     # -- answers --------------------------------------------------------------------------------------------
@@ -233,9 +233,11 @@ class Fetching:
     def _pause(self, now_ms: int) -> None:
         """Leave the leader alone for a while, and begin a new session with it afterwards."""
         self._end_session()
-        pause = Backoff(_REST_FIRST_MS, max(_REST_FIRST_MS, self._limits().backoff_ms))
-        self._rest_until_ms = now_ms + pause.after(self._failures, self._draw)
+        self._rest_until_ms = now_ms + self._pause_ms(self._failures)
         self._failures += 1
+
+    def _pause_ms(self, failures: int) -> int:
+        return Backoff(_REST_FIRST_MS, max(_REST_FIRST_MS, self._limits().backoff_ms)).after(failures, self._draw)
 
     def _end_session(self) -> None:
         self._session_id, self._session_epoch = _NO_SESSION, EPOCH_INITIAL

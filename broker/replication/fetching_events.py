@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 
@@ -15,7 +16,6 @@ __all__ = [
     "Event",
     "Failed",
     "Followed",
-    "Position",
     "Refused",
     "Released",
     "Take",
@@ -24,22 +24,12 @@ __all__ = [
 ]
 
 
-class Position(NamedTuple):
-    """How far a follower's log goes: what a fetch says of it."""
-
-    offset: int
-    """The offset of the next record that it needs; all below is as durable as the topic demands."""
-    last_epoch: int
-    """The leader epoch of its last batch, -1 where it has none: the leader finds where histories part by it."""
-    log_start_offset: int
-
-
 class Followed(NamedTuple):
     """A partition is to be copied from this leader, in this epoch, from this position on."""
 
     key: PartitionKey
     leader_epoch: int
-    position: Position
+    position: LogPosition
 
 
 class Released(NamedTuple):
@@ -63,7 +53,7 @@ class Taken(NamedTuple):
 
     key: PartitionKey
     leader_epoch: int
-    position: Position
+    position: LogPosition
 
 
 class Refused(NamedTuple):
@@ -71,7 +61,7 @@ class Refused(NamedTuple):
 
     key: PartitionKey
     leader_epoch: int
-    position: Position
+    position: LogPosition
 
 
 class Ticked(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 
 from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError
-from stratalog.broker.replicas.follower import Follower, LogPosition
+from stratalog.broker.replicas.follower import Follower
+from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.broker.replication.correcting import Correcting
 from stratalog.broker.replication.fetching import Fetching, FetchLimits
 from stratalog.broker.replication.fetching_events import (
@@ -19,7 +20,6 @@ from stratalog.broker.replication.fetching_events import (
     Event,
     Failed,
     Followed,
-    Position,
     Refused,
     Released,
     Taken,
@@ -102,17 +102,16 @@ class LeaderFetcher:
         key = role.key
         if self._roles.get(key) is not role:
             return
-        at = Position(*position)
         if key in self._begun:
-            self._step(Taken(key, role.epoch, at))
+            self._step(Taken(key, role.epoch, position))
         else:
             self._begun.add(key)
-            self._step(Followed(key, role.epoch, at))
+            self._step(Followed(key, role.epoch, position))
 
     def refused(self, role: Follower, position: LogPosition) -> None:
         """It is to be asked for again."""
         if self._roles.get(role.key) is role:
-            self._step(Refused(role.key, role.epoch, Position(*position)))
+            self._step(Refused(role.key, role.epoch, position))
 
     # -- driving ----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.broker.replicas.follower import LogPosition, cut_to
+from stratalog.broker.replicas.follower import cut_to
+from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.hot.config import LONG_MAX
 from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry
 from stratalog.wire.batch import Record, assign_offset, build_batch

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from stratalog.broker.replicas.follower import LogPosition
+from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.messages.fetch import FetchRequest
 from stratalog.wire.topic import TopicPartition

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.broker.replication.fetching import NAMED_MAX, Fetching, FetchLimits
 from stratalog.broker.replication.fetching_events import (
     Answered,
@@ -14,7 +15,6 @@ from stratalog.broker.replication.fetching_events import (
     Correct,
     Failed,
     Followed,
-    Position,
     Refused,
     Released,
     Take,
@@ -39,7 +39,7 @@ def machine():
 
 
 def at(offset, epoch=3, start=0):
-    return Position(offset, epoch, start)
+    return LogPosition(offset, epoch, start)
 
 
 def request_of(actions):

@@ -1,9 +1,11 @@
 """The words of the machine of fetches."""
 
-from stratalog.broker.replicas.follower import LogPosition
-from stratalog.broker.replication.fetching_events import Position
+from typing import get_args
+
+from stratalog.broker.replication import fetching_events
 
 
-def test_a_position_of_a_log_is_one_of_a_fetch():
-    """The room of replicas does not import this one: both name the same fields in the same order."""
-    assert Position._fields == LogPosition._fields
+def test_every_word_is_an_event_or_an_action():
+    """The driver carries out each action; the machine takes each event."""
+    words = {one for one in fetching_events.__all__ if one not in {"Event", "Action"}}
+    assert words == {one.__name__ for one in (*get_args(fetching_events.Event), *get_args(fetching_events.Action))}
