@@ -1,4 +1,4 @@
-"""moto: Amazon's answers in pure Python. Conditional writes are right; any checksum and any credential is accepted."""
+"""moto: Amazon's answers in pure Python, with conditional writes made right; any checksum and credential is accepted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 from servers.recipe import Plan, Recipe
+
+PROGRAM = Path(__file__).resolve().parents[1] / "atomic_moto.py"
+"""moto itself looks at a condition and stores in two steps."""
 
 
 def _version() -> str:
@@ -27,7 +30,7 @@ def _find(directory: Path) -> Path | None:
 
 def _plan(program: Path, port: int, directory: Path) -> Plan:
     del directory
-    return Plan([str(program), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], {})
+    return Plan([str(program), str(PROGRAM), "-H", "127.0.0.1", "-p", str(port)], {})
 
 
 RECIPE = Recipe("moto", _version(), 1, _find, None, "pip install 'moto[s3,server]'", _plan)

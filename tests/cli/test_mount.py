@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import re
 import urllib.request
 from pathlib import Path
@@ -142,13 +141,11 @@ def test_a_mount_cannot_be_made_to_write(tmp_path):
 @pytest.fixture
 def s3(monkeypatch):
     """A bucket in S3 with 30 records of ``orders``: its client, its endpoint."""
-    from moto.server import ThreadedMotoServer
+    from tests.moto_server import start_moto_server
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    server = start_moto_server()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
     client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
     client.create_bucket(Bucket="mounted")

@@ -1,7 +1,6 @@
 """The whole way to S3 and back over HTTP, through a proxy that fails: the worker process, its retries, its probe."""
 
 import importlib.util
-import logging
 import os
 import sys
 import uuid
@@ -27,13 +26,11 @@ def s3_bucket(request, monkeypatch):
         store = open_store(url)
         store.delete_many([info.key for info in store.list("")])
         return
-    from moto.server import ThreadedMotoServer
+    from tests.moto_server import start_moto_server
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    server = start_moto_server()
     host, port = server.get_host_and_port()
     boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1").create_bucket(Bucket="archive")
     yield f"http://{host}:{port}", "s3://archive/some/prefix"

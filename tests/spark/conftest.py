@@ -226,10 +226,10 @@ def growing_archive(tmp_path: Path) -> ArchiveBuilder:
 def s3_endpoint() -> Iterator[str]:
     """An S3 server in this process, with the bucket ``archive``."""
     import boto3
-    from moto.server import ThreadedMotoServer
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    from tests.moto_server import start_moto_server
+
+    server = start_moto_server()
     endpoint = "http://{}:{}".format(*server.get_host_and_port())
     client = boto3.client(
         "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="id", aws_secret_access_key="secret"

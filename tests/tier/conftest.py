@@ -7,7 +7,6 @@ those that boto3 finds. Everything written to a given store lies below a prefix 
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import shutil
 import sys
@@ -108,11 +107,9 @@ def s3_service(request):
         yield service
         empty(service.open())
         return
-    from moto.server import ThreadedMotoServer
+    from tests.moto_server import start_moto_server
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    server = start_moto_server()
     host, port = server.get_host_and_port()
     credentials = {"access_key_id": "test", "secret_access_key": "test"}
     service = S3Service(f"http://{host}:{port}", "s3://stratalog", True, credentials)

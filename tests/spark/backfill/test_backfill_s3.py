@@ -8,13 +8,13 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 from pyspark.sql import SparkSession
 
 from stratalog.spark.backfill.backfill import backfill, foresee_backfill
 from stratalog.spark.backfill.spark_job import SparkRunner
 from stratalog.spark.ledger.target import open_target
 from stratalog.tier import open_store
+from tests.moto_server import start_moto_server
 
 OPTIONS = {"s3.access-key": "id", "s3.secret-key": "secret", "s3.region": "us-east-1"}
 
@@ -22,8 +22,7 @@ OPTIONS = {"s3.access-key": "id", "s3.secret-key": "secret", "s3.region": "us-ea
 @pytest.fixture
 def endpoint() -> Iterator[str]:
     """An S3 server in this process, with the bucket ``lake``."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    server = start_moto_server()
     url = "http://{}:{}".format(*server.get_host_and_port())
     client = boto3.client(
         "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="id", aws_secret_access_key="secret"

@@ -25,6 +25,7 @@ from stratalog.spark.backfill.backfill import backfill
 from stratalog.spark.ledger.ledger_store import LedgerStore
 from stratalog.spark.sinks import open_table
 from stratalog.spark.sinks.delta import _storage_options
+from tests.moto_server import PROGRAM
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def options() -> Iterator[dict[str, str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-W", "ignore", str(PROGRAM), "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         endpoint = f"http://127.0.0.1:{port}"
