@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -40,6 +40,7 @@ from stratalog.wire.topic import TopicPartition, Uuid
 __all__ = ["Copying", "HostedPartitions", "HostedServices", "Placements"]
 
 _UUID_BYTES = 16
+_LOOKED_AT_A_PAUSE = 500
 
 log = logging.getLogger(__name__)
 
@@ -271,19 +272,26 @@ class HostedPartitions:
 
     def checking_lag(self, replica_lag_time_max_ms: int) -> Generator[None, None, None]:
         """Have leaders ask for in-sync sets without members that have not caught up for so long; yields after each."""
-        for unified in self.table:
-            leader = unified.partition.leader
-            if leader is not None and leader.state.has_followers:
+        for leader in self._with_followers():
+            if leader is not None:
                 leader.check_lag(replica_lag_time_max_ms)
-                yield
+            yield
 
     def brokers_changed(self) -> Generator[None, None, None]:
         """Other brokers are fenced no more, or registered anew: have leaders look who may join; yields after each."""
-        for unified in self.table:
+        for leader in self._with_followers():
+            if leader is not None:
+                leader.look_for_joiners()
+            yield
+
+    def _with_followers(self) -> Iterator[Leader | None]:
+        """The leaders of this moment that have followers, and None now and then: thousands may have none."""
+        for count, unified in enumerate(self.table, 1):
             leader = unified.partition.leader
             if leader is not None and leader.state.has_followers:
-                leader.look_for_joiners()
-                yield
+                yield leader
+            elif count % _LOOKED_AT_A_PAUSE == 0:
+                yield None
 
     def deleting(self, topic: str) -> Generator[None, None, None]:
         """Forget the partitions of a deleted topic and let their files go; yields after each."""
