@@ -16,6 +16,7 @@ from stratalog.metadata.controller.partition_change import PartitionRules, Parti
 from stratalog.metadata.image.brokers_image import BrokerImage
 from stratalog.metadata.image.decision import Decision, Steps, at_once
 from stratalog.metadata.image.features import CORDONED_SINCE, DIRECTORIES_SINCE
+from stratalog.metadata.image.uncollected import leave_out_of_collections
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import (
     BrokerRegistrationChangeRecord,
@@ -222,4 +223,10 @@ def _changing(view: ClusterView, *, fenced: Collection[int] = (), stopping: Coll
 
 def _change(held: Held, target: PartitionTarget, rules: PartitionRules) -> list[PartitionChangeRecord]:
     record = partition_change(held.topic.topic_id, held.number, held.state, target, rules)
-    return [] if record is None else [record]
+    if record is None:
+        return []
+    # Tens of thousands wait for their commit when a broker goes away, and each is made of numbers.
+    leave_out_of_collections(record)
+    if record.isr is not None:
+        leave_out_of_collections(record.isr)
+    return [record]

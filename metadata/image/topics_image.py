@@ -17,6 +17,7 @@ from stratalog.metadata.access.persistent_map import changed
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.directory_ids import MIGRATING
 from stratalog.metadata.image.topic_names import collision_key
+from stratalog.metadata.image.uncollected import leave_out_of_collections
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records.metadata import ClearElrRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 from stratalog.wire.topic import Uuid, uuid_text
@@ -168,6 +169,15 @@ class _Draft:
     changed: set[int] = field(default_factory=set)
     """The partitions that may differ from the base."""
 
+    def build(self, version: int) -> TopicImage:
+        """The topic. It may stay for years, and there may be many."""
+        for number in self.changed:
+            leave_out_of_collections(self.partitions[number])
+        leave_out_of_collections(self.partitions)
+        topic = TopicImage(self.name, self.topic_id, MappingProxyType(self.partitions), version)
+        leave_out_of_collections(topic)
+        return topic
+
 
 class TopicsDraft:
     """Changes to a `TopicsImage`, gathered record by record; only touched topics are copied."""
@@ -280,11 +290,11 @@ class TopicsDraft:
             return self._base
         base = self._base
         before = [topic for one in {*self._drafts, *self.removed} if (topic := base.by_id.get(one)) is not None]
-        topics = [
-            TopicImage(draft.name, draft.topic_id, MappingProxyType(draft.partitions), version)
-            for draft in self._drafts.values()
-        ]
-        yield
+        topics = []
+        for draft in self._drafts.values():
+            topics.append(draft.build(version))
+            if len(topics) % _TOPICS_PER_PAUSE == 0:
+                yield
         by_id = changed(base.by_id, {}, list(self.removed))
         by_name = changed(base.by_name, {}, list(self.removed.values()))
         for first in range(0, len(topics), _TOPICS_PER_PAUSE):
