@@ -80,7 +80,11 @@ def _controller_ports(broker: BrokerParts) -> ControllerPorts:
         first = await broker.control.execute(lambda image: begin_producer_era(image, broker.node_id, draw))
         broker.producer_ids.skip_to(first)
 
-    return ControllerPorts(raise_epoch, begin_era)
+    def in_contact() -> bool:
+        membership = broker.cluster.membership
+        return membership is None or membership.lifecycle.in_contact
+
+    return ControllerPorts(raise_epoch, begin_era, in_contact)
 
 
 def new_deleted_archives(broker: BrokerParts) -> DeletedArchives:

@@ -1,5 +1,8 @@
 """Stands between a broker and its bucket: before the first write of a run it checks the bucket's identity and signs it.
 
+While the controller may have ended the broker's session no write begins: another broker may lead by now (rule 6 of the
+tier's protocol). Writes are refused then, and tried again by those who want them.
+
 A bucket that is not the one that the data directory remembers gets no command any more until it is replaced by the right
 one; what would have gone there is answered as a lost archive. Reads pass as long as nothing speaks against the bucket.
 """
@@ -28,6 +31,7 @@ _UUID_BYTES: Final = 16
 _LOOK_AGAIN_MS: Final = 5_000
 START_SECONDS: Final = 5.0
 """How long a start waits for the bucket's identity. If none came, the gate asks again before the first write."""
+_NO_CONTACT: Final = "the controller has not answered for a session: no write to the bucket begins until it does"
 _OWN: Final = (commands.LookAtBucket, commands.SignBucket)
 
 log = logging.getLogger(__name__)
@@ -51,6 +55,8 @@ class GatePorts:
     incarnation: Callable[[], int]
     archives_known: Callable[[], bool]
     second_timeline: Callable[[str], None]
+    in_contact: Callable[[], bool]
+    """Whether the controller cannot have ended the broker's session; always, for a broker that is a cluster by itself."""
     now_ms: Callable[[], int]
     elapsed_ms: Callable[[], int]
 
@@ -98,7 +104,9 @@ class BucketGate:
 
     def submit(self, command: commands.Command, answered: Answered) -> None:
         """Pass a command on once the bucket is known to be the right one; else answer it with a refusal, later."""
-        if self._open or isinstance(command, _OWN) or self._ports.incarnation() < 0:
+        if isinstance(command, WRITES) and not self._ports.in_contact():
+            asyncio.get_running_loop().call_soon(answered, commands.FailedReport(_NO_CONTACT, retriable=True))
+        elif self._open or isinstance(command, _OWN) or self._ports.incarnation() < 0:
             self._ports.submit(command, answered)
         elif self.wrong:
             asyncio.get_running_loop().call_soon(answered, commands.LostReport(self.wrong))

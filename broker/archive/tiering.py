@@ -95,8 +95,8 @@ class Tiering:
         self._directories = directories
         self._incarnation = incarnation
         self._checkpoints = ArchiveCheckpoints(directories)
+        self._controller, self._timelines = controller, Timelines(controller)
         self.gate = BucketGate(self._gate_ports())
-        self._timelines = Timelines(controller)
         self._io = self._io_workers(asyncio.get_running_loop())
         self.health = BucketHealth()
         self.uploads = UploadGate(self.submit)
@@ -176,6 +176,7 @@ class Tiering:
             node_id=directories.node_id,
             incarnation=lambda: -1 if read_only else self._incarnation(),
             archives_known=self._checkpoints.archives_known,
+            in_contact=self._controller.in_contact,
             second_timeline=lambda why: self._comparisons.second_timeline(why),  # noqa: PLW0108 - made later
             now_ms=self._clock.wall_ms,
             elapsed_ms=self._elapsed_ms,

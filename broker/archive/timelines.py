@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ControllerPorts:
-    """Commands of the controller; each raises `KafkaError`.
+    """Commands of the controller, each raises `KafkaError`; and whether it cannot have ended the broker's session.
 
     ``raise_epoch`` takes a topic id, a partition, and the leader epoch that the new one has to exceed.
     ``begin_producer_era`` takes producer ids from a place that no other time has used.
@@ -33,6 +33,7 @@ class ControllerPorts:
 
     raise_epoch: Callable[[Uuid, int, int], Awaitable[object]]
     begin_producer_era: Callable[[], Awaitable[object]]
+    in_contact: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from stratalog.tier.planning.plan_events import (
     Compared,
     ComparisonBegun,
     Configured,
-    Contact,
     Event,
     EvictBelow,
     Evicted,
@@ -98,7 +97,6 @@ class ArchivePlan:
         self._read_back = Backoff()
         self._copy_enabled = copy_enabled
         self._claim_wanted = False
-        self._in_contact = True
         self._comparing = False
         self._throttled_until_ms = 0
         self._blocked = False
@@ -257,10 +255,6 @@ class ArchivePlan:
         self._throttled_until_ms = event.until_ms
         return []
 
-    def _on_contact(self, event: Contact, _: int) -> list[Action]:
-        self._in_contact = event.in_contact
-        return []
-
     def _on_tick(self, _: Tick, __: int) -> list[Action]:
         return []
 
@@ -274,8 +268,7 @@ class ArchivePlan:
         return [*self._commit_if_due(now_ms), *self._read_back_if_due(now_ms), *self._uploads(now_ms)]
 
     def _may_write(self) -> bool:
-        """Rule 6."""
-        return self._in_contact and not self._comparing and not self.fenced
+        return not self._comparing and not self.fenced
 
     def _claim_if_due(self, now_ms: int) -> list[Action]:
         """Rule 1: claim lazily, when there is something to copy or to remove."""
@@ -415,6 +408,5 @@ class ArchivePlan:
         Evicted: _on_evicted,
         Configured: _on_configured,
         Throttled: _on_throttled,
-        Contact: _on_contact,
         Tick: _on_tick,
     }

@@ -16,7 +16,6 @@ __all__ = [
     "Compared",
     "ComparisonBegun",
     "Configured",
-    "Contact",
     "Event",
     "EvictBelow",
     "Evicted",
@@ -199,13 +198,6 @@ class Throttled:
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
-    """Whether the controller answered within a session: without it no tier write is begun (rule 6)."""
-
-    in_contact: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -231,7 +223,6 @@ Event: TypeAlias = (
     | Evicted
     | Configured
     | Throttled
-    | Contact
     | Tick
 )
 

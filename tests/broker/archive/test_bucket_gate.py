@@ -6,6 +6,7 @@ import pytest
 
 from stratalog.broker.archive.bucket_gate import BucketGate, GatePorts
 from stratalog.broker.archive.known_bucket import read_known_bucket
+from stratalog.broker.workers.io_worker import WRITES
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Claimant
@@ -28,6 +29,7 @@ class Rig:
         self.sent, self.told = [], []
         self.archived = False
         self.down = False
+        self.in_contact = True
         self.now_ms = 0
         self.run()
 
@@ -42,6 +44,7 @@ class Rig:
             incarnation=lambda: 0,
             archives_known=lambda: self.archived,
             second_timeline=self.told.append,
+            in_contact=lambda: self.in_contact,
             now_ms=lambda: 7,
             elapsed_ms=lambda: self.now_ms,
         )
@@ -75,6 +78,24 @@ async def test_the_first_write_signs_the_bucket(rig):
     assert known == rig.gate.known
     assert known.bucket_id
     assert rig.gate.start_uuid in rig.gate.made.ids
+
+
+@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_no_write_begins_out_of_contact(rig, write, is_open):
+    """The bucket hears of none of them, opened before or not; reads pass, and with the controller back writes do."""
+    if is_open:
+        await rig.ask(CLAIM)
+    rig.sent.clear()
+    rig.in_contact = False
+    refused = await rig.ask(object.__new__(write))
+    assert isinstance(refused, commands.FailedReport)
+    assert refused.retriable
+    assert "the controller has not answered" in refused.message
+    assert rig.sent == []
+    await rig.ask(READ)
+    rig.in_contact = True
+    assert isinstance(await rig.ask(CLAIM), commands.ManifestRead)
 
 
 async def test_a_start_on_another_bucket_is_refused_with_the_way_out(rig):

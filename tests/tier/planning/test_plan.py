@@ -15,7 +15,6 @@ from stratalog.tier.planning.plan_events import (
     Compared,
     ComparisonBegun,
     Configured,
-    Contact,
     EvictBelow,
     Evicted,
     FencedOut,
@@ -196,16 +195,6 @@ def test_a_fenced_leader_stands_down_for_good():
     assert driver.feed(FencedOut("epoch 9")) == [StandDown("epoch 9")]
     assert driver.feed(UploadDone(RangeRef(0, 100, 1)), Claimed(0), Sealed(200, 300), Tick(), CommitDone(100)) == []
     assert driver.plan.deadline() is None
-
-
-def test_out_of_contact_nothing_is_begun():
-    """Without the controller no claim, upload or commit is started (rule 6); with it things go on."""
-    driver = Driver()
-    assert driver.feed(Contact(in_contact=False), Sealed(0, 100), Progress(100, 100, 100)) == []
-    assert driver.feed(Contact(in_contact=True)) == [SendClaim()]
-    driver.feed(Claimed(0), Contact(in_contact=False))
-    assert driver.feed(UploadDone(RangeRef(0, 100, 1))) == []
-    assert driver.feed(Contact(in_contact=True)) == [SendCommit((RangeRef(0, 100, 1),))]
 
 
 def test_copying_can_be_switched_off_and_throttled():
