@@ -140,11 +140,15 @@ class LocalNodes:
             run.ready_at, run.phase = now, "serving"
             run.ready.set()
 
-    def wait_ready(self, *node_ids: int) -> None:
-        """Wait until these nodes serve, or all. Raises ``SystemExit`` for one that does not."""
+    def process_id(self, node_id: int) -> int:
+        """The process of a node's present run."""
+        return self._child(node_id).pid
+
+    def wait_ready(self, *node_ids: int, seconds: float = _READY_SECONDS) -> None:
+        """Wait until these nodes serve, or all. Raises ``SystemExit`` for one that does not in so long."""
         for node_id in node_ids or self.node_ids:
             run = self._runs[node_id]
-            if not run.ready.wait(_READY_SECONDS) or not run.ready_at:
+            if not run.ready.wait(seconds) or not run.ready_at:
                 raise SystemExit(f"node {node_id} does not serve: see {self.folder}/node-{node_id}.log")
 
     def ready_at(self, node_id: int) -> float:
