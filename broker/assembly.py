@@ -30,6 +30,7 @@ from stratalog.broker.replicas.compaction import CleanerServices, Compaction
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions, HostedServices
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.registration_marks import RegistrationMarks
+from stratalog.broker.replicas.replication_throttle import ReplicationThrottle, ThrottledSide
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Dispatcher
 from stratalog.broker.requests.quotas import Quotas
@@ -112,10 +113,6 @@ class BrokerParts(BrokerView, Protocol):
     @property
     def removals(self) -> BackgroundRemoval:
         """Removes files of deleted segments and partitions."""
-
-    @property
-    def replication(self) -> Replication | None:
-        """Its copies of partitions; None where it is a cluster by itself."""
 
     @property
     def tier_watch(self) -> TierWatch:
@@ -240,9 +237,15 @@ def new_replication(broker: BrokerParts, cluster: NodeCluster) -> Replication | 
         broker_epoch=lambda: membership.lifecycle.broker_epoch,
         monotonic=monotonic,
         draw=draw,
+        leader_throttle=_throttle(broker, ThrottledSide.LEADER),
+        follower_throttle=_throttle(broker, ThrottledSide.FOLLOWER),
         archive=broker.tiering.submit if broker.config.tiering_enabled else None,
     )
     return Replication(services)
+
+
+def _throttle(broker: BrokerParts, side: ThrottledSide) -> ReplicationThrottle:
+    return ReplicationThrottle(side, config=lambda: broker.config, image=lambda: broker.image)
 
 
 def new_following(

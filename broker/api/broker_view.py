@@ -5,7 +5,7 @@ A `Node` has all of it. A test of a handler needs only the attributes that the h
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stratalog.broker.api.metadata_view import MetadataView
 from stratalog.broker.archive.tiering import Tiering
@@ -24,6 +24,9 @@ from stratalog.broker.runtime.purgatory import Purgatory
 from stratalog.broker.views.views import Views
 from stratalog.broker.workers.deep_work import DeepWork
 from stratalog.wire.errors import Corrupt
+
+if TYPE_CHECKING:
+    from stratalog.broker.replication.replication import Replication
 
 __all__ = ["BrokerView", "Context"]
 
@@ -50,6 +53,10 @@ class BrokerView(MetadataView, Protocol):
     @property
     def partitions(self) -> PartitionTable:
         """Finds the partitions that can be read here."""
+
+    @property
+    def replication(self) -> Replication | None:
+        """Its copies of partitions; None where it is a cluster by itself."""
 
     @property
     def tiering(self) -> Tiering:

@@ -63,7 +63,10 @@ def _replica(context: Context, request: FetchRequest) -> ReplicaReader | None:
         raise KafkaError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a follower's fetch needs ClusterAction on the cluster"
         )
-    return ReplicaReader(broker_id, epoch, context.row.version)
+    replication = context.broker.replication
+    assert replication is not None  # a broker that has peers copies from them
+    throttle, monotonic = replication.leader_throttle, context.dispatcher.monotonic
+    return ReplicaReader(broker_id, epoch, context.row.version, throttle=throttle, monotonic=monotonic)
 
 
 def _failure(request: FetchRequest, version: int, error: KafkaError) -> Message:

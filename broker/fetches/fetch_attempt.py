@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from math import ceil
 from typing import Any, Protocol
 
 from stratalog.broker.fetches.replica_read import ReplicaReader, divergence
@@ -152,6 +153,13 @@ class FetchAttempt:
 
         return find_permitted
 
+    def begin(self) -> None:
+        """Another attempt begins: it has found nothing yet."""
+        self.cut_bytes = 0
+        self.pending_remote = []
+        if self.replica is not None:
+            self.replica.begin()
+
     def read(
         self,
         unified: UnifiedLog,
@@ -292,6 +300,7 @@ class FetchAttempt:
     def count(self, topics: Iterable[FetchableTopicResponse]) -> None:
         """Add what leaves to the figures of its topics."""
         if self.replica is not None:
+            self.replica.count(topics, self.table.name_of)
             return
         figures_of = self._broker.metrics.topics
         for topic in topics:
@@ -324,6 +333,8 @@ class FetchAttempt:
         wait_ms = request.max_wait_ms
         if self.pending_remote:
             wait_ms = max(wait_ms, broker.config.integer("remote.fetch.max.wait.ms"))
+        if self.replica is not None:
+            wait_ms = ceil(min(wait_ms, self.replica.wait_ms_max()))
         keys = [*self.watched, *self.pending_remote]
         self.waiter = broker.purgatory.wait(keys, wait_ms, self.try_complete, self.expire)
         self.context.on_abandon = self.abandon

@@ -44,8 +44,7 @@ class SessionFetch(FetchAttempt):
         session = self.session
         if session.epoch != self.session_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
-        self.cut_bytes = 0
-        self.pending_remote = []
+        self.begin()
         telling = session.gather(self._look, max_bytes=self.max_bytes, enough=self.enough, final=final)
         if telling is None:
             return None

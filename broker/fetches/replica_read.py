@@ -1,16 +1,24 @@
 """The answer of a leader to a follower: all records in its files, or the offset where their histories part.
 
 A fetch at an offset says that the follower has everything below. That is counted once for a request, when it comes; while it
-waits nothing new is known of the follower. Sources: Kafka's ``Partition.fetchRecords``, ``UnifiedLog.read``; KIP-101, KIP-405,
-KIP-595, KIP-903.
+waits nothing new is known of the follower. A follower outside the in-sync set gets no records of a throttled partition while the
+throttle allows none, and waits no longer than that. Sources: Kafka's ``Partition.fetchRecords``, ``UnifiedLog.read``,
+``ReplicaManager.shouldLeaderThrottle``; KIP-73, KIP-101, KIP-405, KIP-595, KIP-903.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from math import ceil, inf
+from typing import Any
+
+from stratalog.broker.replicas.leader import Leader
+from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.hot.log.log import Log
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
+from stratalog.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, PartitionData
+from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["ReplicaReader", "divergence"]
 
@@ -21,12 +29,34 @@ _TIERED_SINCE = 14
 class ReplicaReader:
     """One request of a follower."""
 
-    __slots__ = ("_broker_epoch", "_broker_id", "_version", "counts")
+    __slots__ = (
+        "_broker_epoch",
+        "_broker_id",
+        "_held_back",
+        "_monotonic",
+        "_throttle",
+        "_throttled_bytes",
+        "_version",
+        "counts",
+    )
 
-    def __init__(self, broker_id: int, broker_epoch: int, version: int) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        version: int,
+        *,
+        throttle: ReplicationThrottle,
+        monotonic: Callable[[], float],
+    ) -> None:
+        """``throttle``: of what followers get here."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._version = version
+        self._throttle = throttle
+        self._monotonic = monotonic
+        self._throttled_bytes = 0
+        self._held_back = False
         self.counts = True
         """Whether the offsets have still to be taken as news of the follower."""
 
@@ -61,10 +91,48 @@ class ReplicaReader:
         answer.aborted_transactions = None
         if answer.diverging_epoch is not None or offset >= log.written_offset:
             return 0
+        is_throttled = self._is_throttled(leader, partition.topic_partition)
+        if is_throttled:
+            allowed_bytes = self._throttle.allowed_bytes(self._now_ms()) - self._throttled_bytes
+            if allowed_bytes <= 0:
+                self._held_back = True
+                return 0
+            # Whatever else the answer has, the throttled partitions that may move get on by a batch.
+            min_one_batch = min_one_batch or (max_bytes > 0 and not self._throttled_bytes)
+            max_bytes = min(max_bytes, ceil(min(allowed_bytes, max_bytes)))
         read = log.read(offset, max_bytes=max_bytes, max_offset=log.written_offset, min_one_batch=min_one_batch)
+        if is_throttled:
+            self._throttled_bytes += read.size_bytes
         if read.size_bytes:
             answer.records = list(read.parts)
         return read.size_bytes
+
+    def _is_throttled(self, leader: Leader, name: TopicPartition) -> bool:
+        return self._broker_id not in leader.state.in_sync and self._throttle.is_throttled(*name)
+
+    def _now_ms(self) -> float:
+        return self._monotonic() * 1000
+
+    def begin(self) -> None:
+        """Another attempt at the answer begins."""
+        self._throttled_bytes = 0
+        self._held_back = False
+
+    def wait_ms_max(self) -> float:
+        """How long the request may wait at most: until records may go that the throttle has held back."""
+        return max(1.0, self._throttle.wait_ms(self._now_ms())) if self._held_back else inf
+
+    def count(self, topics: Iterable[FetchableTopicResponse], name_of: Callable[[Uuid], str | None]) -> None:
+        """An answer leaves: count its bytes of throttled replicas, also of those that are in sync."""
+        throttle, size_bytes = self._throttle, 0
+        for topic in topics:
+            name = topic.topic or name_of(topic.topic_id)
+            for answer in topic.partitions:
+                if answer.records and name is not None and throttle.is_throttled(name, answer.partition_index):
+                    slices: Any = answer.records  # what a log gives
+                    size_bytes += sum(part.length for part in slices)
+        if size_bytes:
+            throttle.record(size_bytes, self._now_ms())
 
     def _check_range(self, log: Log, offset: int) -> None:
         if not log.log_start_offset <= offset <= log.log_end_offset:

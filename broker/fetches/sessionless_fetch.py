@@ -36,8 +36,8 @@ class FullFetch(FetchAttempt):
         request = self.request
         find = self.finder()
         left_bytes = self.max_bytes
-        found_bytes = self.cut_bytes = 0
-        self.pending_remote = []
+        found_bytes = 0
+        self.begin()
         complete = final or not request.topics
         found: list[Hashable] = []
         self.watched = found

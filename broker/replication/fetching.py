@@ -5,15 +5,15 @@ topics demand: with sync on ack, on the disk. So a leader may take the offset th
 still have after a power cut, also of a partition that the request does not name, because its session repeats it (KIP-227).
 
 A partition that the leader refuses, or whose records cannot be taken, rests and leaves the session meanwhile; it holds up no
-other. An answer to what was asked in an earlier epoch is dropped. Sources: Kafka's ``AbstractFetcherThread``,
-``FetchSessionHandler``; KIP-101, KIP-227, KIP-595, KIP-903.
+other. So does one that is throttled and behind (`stratalog.broker.replication.throttled_queue`). An answer to what was asked in an earlier epoch is dropped. Sources: Kafka's ``AbstractFetcherThread``,
+``FetchSessionHandler``; KIP-73, KIP-101, KIP-227, KIP-595, KIP-903.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 from stratalog.broker.peers.backoff import Backoff
@@ -31,6 +31,7 @@ from stratalog.broker.replication.fetching_events import (
     Take,
     Taken,
 )
+from stratalog.broker.replication.throttled_queue import Throttle, ThrottledQueue
 from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_INITIAL, next_epoch
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import ErrorCode
@@ -75,13 +76,16 @@ class FetchLimits:
 class _Copied:
     """One partition that is copied in one leader epoch."""
 
-    __slots__ = ("due_ms", "failures", "is_busy", "leader_epoch", "position")
+    __slots__ = ("due_ms", "failures", "is_behind", "is_busy", "leader_epoch", "leader_high_watermark", "position")
 
     def __init__(self, leader_epoch: int, position: LogPosition) -> None:
         self.leader_epoch = leader_epoch
         self.position = position
         self.is_busy = False
         """Whether an answer is being taken: no request may leave meanwhile."""
+        self.is_behind = True
+        """Whether it lacks what its leader last said to be committed, or does not know."""
+        self.leader_high_watermark = -1
         self.failures = 0
         self.due_ms: float = 0
         """Until then it rests; infinite while only the metadata can help."""
@@ -90,7 +94,13 @@ class _Copied:
 class Fetching:
     """The machine for one leader."""
 
-    def __init__(self, local_id: int, limits: Callable[[], FetchLimits], draw: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        local_id: int,
+        limits: Callable[[], FetchLimits],
+        draw: Callable[[], float],
+        throttle: Throttle | None = None,
+    ) -> None:
         """``draw`` gives numbers from 0.0 up to but without 1.0, for jitter."""
         self._local_id = local_id
         self._limits = limits
@@ -109,6 +119,7 @@ class Fetching:
         self._gone: dict[PartitionKey, None] = {}
         """Partitions that the next request takes out of the session."""
         self._resting: dict[PartitionKey, None] = {}
+        self._throttled = ThrottledQueue(throttle)
         self._failures = 0
         self._rest_until_ms: float = 0
 
@@ -121,9 +132,11 @@ class Fetching:
         """When to say `Ticked` at the latest; infinite for never."""
         if self._in_flight or self._busy:
             return inf
-        if self._failures and (self._news or self._named):
+        throttled = len(self._throttled) > 0
+        if self._failures and (self._news or self._named or throttled):
             return self._rest_until_ms
-        return min((self._copied[key].due_ms for key in self._resting), default=inf)
+        due_ms = min((self._copied[key].due_ms for key in self._resting), default=inf)
+        return min(due_ms, self._throttled.look_at_ms) if throttled else due_ms
 
     def step(self, event: Event, now_ms: int) -> list[Action]:
         """Take in an event. ``now_ms`` never goes back."""
@@ -147,8 +160,20 @@ class Fetching:
 
     def _follow(self, event: Followed) -> None:
         self._release(event.key)
-        self._copied[event.key] = _Copied(event.leader_epoch, event.position)
-        self._news[event.key] = None
+        copied = self._copied[event.key] = _Copied(event.leader_epoch, event.position)
+        self._want(event.key, copied)
+
+    def _want(self, key: PartitionKey, copied: _Copied) -> None:
+        """Name it in the next request, or when its turn comes if it is throttled."""
+        if not self._is_held(key, copied):
+            self._news[key] = None
+
+    def _is_held(self, key: PartitionKey, copied: _Copied) -> bool:
+        if not copied.is_behind or not self._throttled.holds(key):
+            return False
+        self._news.pop(key, None)
+        self._leave_session(key)
+        return True
 
     def _release(self, key: PartitionKey) -> None:
         copied = self._copied.pop(key, None)
@@ -157,6 +182,7 @@ class Fetching:
         self._busy -= copied.is_busy
         self._news.pop(key, None)
         self._resting.pop(key, None)
+        self._throttled.discard(key)
         self._leave_session(key)
 
     def _leave_session(self, key: PartitionKey) -> None:
@@ -166,6 +192,7 @@ class Fetching:
     def _rest(self, key: PartitionKey, copied: _Copied, due_ms: float) -> None:
         copied.due_ms = due_ms
         self._news.pop(key, None)
+        self._throttled.discard(key)
         if due_ms < inf:
             self._resting[key] = None
         self._leave_session(key)
@@ -202,6 +229,7 @@ class Fetching:
     ) -> None:
         code = data.error_code
         if not code:
+            copied.leader_high_watermark = data.high_watermark
             actions.append(Take(key, copied.leader_epoch, data))
         elif code in {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE}:
             actions.append(Correct(key, copied.leader_epoch, code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE))
@@ -226,9 +254,12 @@ class Fetching:
             self._rest_after_failure(event.key, copied, now_ms)
             return
         copied.failures = 0
-        if event.key not in self._named or event.position != copied.position:
+        has_moved, copied.position = event.position != copied.position, event.position
+        copied.is_behind = event.position.offset < copied.leader_high_watermark
+        if not copied.is_behind:
+            self._throttled.discard(event.key)
+        if not self._is_held(event.key, copied) and (has_moved or event.key not in self._named):
             self._news[event.key] = None
-        copied.position = event.position
 
     def _pause(self, now_ms: int) -> None:
         """Leave the leader alone for a while, and begin a new session with it afterwards."""
@@ -253,10 +284,12 @@ class Fetching:
             return
         for key in [key for key in self._resting if self._copied[key].due_ms <= now_ms]:
             del self._resting[key]
-            self._news[key] = None
+            self._want(key, self._copied[key])
+        self._let_throttled_out(now_ms)
         if not self._news and not self._named:
-            self._session_id, self._session_epoch = _NO_SESSION, EPOCH_INITIAL
-            self._gone.clear()
+            if not self._throttled:  # else the session goes on when the first of them may be asked for
+                self._session_id, self._session_epoch = _NO_SESSION, EPOCH_INITIAL
+                self._gone.clear()
             return
         named = [key for _, key in zip(range(NAMED_MAX), self._news, strict=False)]
         for key in named:
@@ -265,9 +298,24 @@ class Fetching:
         gone = [key for key in self._gone if key not in self._named]
         self._gone.clear()
         self._in_flight = True
-        actions.append(Ask(self._request(named, gone)))
+        actions.append(Ask(self._request(named, gone, now_ms)))
 
-    def _request(self, named: Iterable[PartitionKey], gone: Iterable[PartitionKey]) -> FetchRequest:
+    def _let_throttled_out(self, now_ms: int) -> None:
+        for key in self._throttled.take_back(now_ms):
+            self._news.pop(key, None)
+            self._leave_session(key)
+        if self._throttled:
+            self._news.update(dict.fromkeys(self._throttled.let_out(self._limits().partition_max_bytes, now_ms)))
+
+    def _wait_ms(self, limits: FetchLimits, now_ms: int) -> int:
+        """How long the leader may wait for records: not while there is more to be named, or a throttled partition's turn comes."""
+        if self._news:
+            return 0
+        if not self._throttled:
+            return limits.wait_ms
+        return min(limits.wait_ms, max(1, ceil(self._throttled.look_at_ms - now_ms)))
+
+    def _request(self, named: Iterable[PartitionKey], gone: Iterable[PartitionKey], now_ms: int) -> FetchRequest:
         limits = self._limits()
         topics: dict[Uuid, FetchTopic] = {}
         for key in named:
@@ -280,7 +328,7 @@ class Fetching:
         return FetchRequest(
             replica_id=self._local_id,
             replica_state=ReplicaState(replica_id=self._local_id, replica_epoch=self.broker_epoch),
-            max_wait_ms=0 if self._news else limits.wait_ms,
+            max_wait_ms=self._wait_ms(limits, now_ms),
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
             session_id=self._session_id,

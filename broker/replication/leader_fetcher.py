@@ -11,6 +11,7 @@ from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.log_position import LogPosition
+from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replication.correcting import Correcting
 from stratalog.broker.replication.fetching import Fetching, FetchLimits
 from stratalog.broker.replication.fetching_events import (
@@ -52,16 +53,18 @@ class LeaderFetcher:
         monotonic: Callable[[], float],
         draw: Callable[[], float],
         archive: Submit | None = None,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """``timeout_ms`` bounds the wait for one answer, which the leader holds back for a while.
 
-        ``archive`` takes commands for the bucket.
+        ``archive`` takes commands for the bucket. ``throttle`` is that of all copies on this broker.
         """
         self._leader_id = leader_id
         self._links = links
         self._broker_epoch = broker_epoch
         self._timeout_ms = timeout_ms
-        self._machine = Fetching(local_id, limits, draw)
+        self._machine = Fetching(local_id, limits, draw, throttle)
+        self._throttle = throttle
         self._roles: dict[PartitionKey, Follower] = {}
         self._begun: set[PartitionKey] = set()
         self._correcting = Correcting(links, leader_id, local_id=local_id, timeout_ms=timeout_ms, archive=archive)
@@ -132,8 +135,13 @@ class LeaderFetcher:
             if isinstance(action, Correct):
                 self._correcting.begin(role, self, is_archived=action.is_archived)
             else:
+                self._count(action.key, len(action.data.records or b""))
                 role.take(action.data, self)
         self._alarm.set(self._machine.wake_at_ms)
+
+    def _count(self, key: PartitionKey, size_bytes: int) -> None:
+        if size_bytes and self._throttle is not None and self._throttle.is_key_throttled(key):
+            self._throttle.record(size_bytes, self._alarm.now_ms())
 
     def _answered(self, answer: asyncio.Future[Any]) -> None:
         if answer.cancelled():

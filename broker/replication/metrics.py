@@ -69,6 +69,8 @@ def add_replica_figures(metrics: Metrics, table: PartitionTable, replication: Re
         "kafka.server:type=ReplicaFetcherManager,name=MaxLag: offsets that the copy furthest behind lacks.",
         lambda: [({"clientId": "Replica"}, counts().max_lag)],
     )
+    replication.leader_throttle.add_figure(metrics, "LeaderReplication", clock.monotonic)
+    replication.follower_throttle.add_figure(metrics, "FollowerReplication", clock.monotonic)
     asks = replication.asking
     metrics.add_counter(f"{_MANAGER}isrexpands", f"{_MBEAN}IsrExpandsPerSec.", lambda: [({}, asks.expansions)])
     metrics.add_counter(f"{_MANAGER}isrshrinks", f"{_MBEAN}IsrShrinksPerSec.", lambda: [({}, asks.shrinkings)])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.replicas.follower import Follower
+from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replication.fetching import FetchLimits
 from stratalog.broker.replication.in_sync_asking import InSyncAsks
 from stratalog.broker.replication.leader_fetcher import LeaderFetcher
@@ -34,6 +35,10 @@ class ReplicationServices:
     broker_epoch: Callable[[], int]
     monotonic: Callable[[], float]
     draw: Callable[[], float]
+    leader_throttle: ReplicationThrottle
+    """Of what followers outside the in-sync set get here."""
+    follower_throttle: ReplicationThrottle
+    """Of what is copied here."""
     archive: Submit | None = None
     """Takes commands for the bucket; None where no topic can be tiered."""
 
@@ -44,6 +49,8 @@ class Replication:
     def __init__(self, services: ReplicationServices) -> None:
         self._services = services
         self.asking = services.asking
+        self.leader_throttle = services.leader_throttle
+        self.follower_throttle = services.follower_throttle
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[PartitionKey, int] = {}
 
@@ -97,6 +104,7 @@ class Replication:
             monotonic=services.monotonic,
             draw=services.draw,
             archive=services.archive,
+            throttle=services.follower_throttle,
         )
 
     def _limits(self) -> FetchLimits:

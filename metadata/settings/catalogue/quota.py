@@ -9,13 +9,13 @@ from stratalog.metadata.settings.catalogue.validators import at_least
 
 __all__ = ["QUOTA_SETTINGS"]
 
-_NOT_THROTTLED: Final = "replication is not throttled in this release"
+_NOT_MOVED: Final = "replicas are not moved between directories in this release"
 
 # fmt: off
 QUOTA_SETTINGS: Final[tuple[ConfigDef, ...]] = (
-    setting("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), unused=_NOT_THROTTLED,
+    setting("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), unused=_NOT_MOVED,
             doc="Samples kept for moves between directories."),
-    setting("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), unused=_NOT_THROTTLED,
+    setting("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), unused=_NOT_MOVED,
             doc="Length of one of these samples."),
     setting("client.quota.callback.class", CLASS, None, unused="a Java class cannot be loaded here",
             doc="Plug-in that decides the quota of a client."),
@@ -25,9 +25,9 @@ QUOTA_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Length of one of these samples."),
     setting("quota.window.num", INT, 11, at_least(1), doc="Samples kept for client quotas."),
     setting("quota.window.size.seconds", INT, 1, at_least(1), doc="Length of one of these."),
-    setting("replication.quota.window.num", INT, 11, at_least(1), unused=_NOT_THROTTLED,
-            doc="Samples kept for replication."),
-    setting("replication.quota.window.size.seconds", INT, 1, at_least(1), unused=_NOT_THROTTLED,
-            doc="Length of one of these samples."),
+    setting("replication.quota.window.num", INT, 11, at_least(1),
+            doc="Samples kept for throttled replicas: what was copied beyond the rate is forgotten after as long."),
+    setting("replication.quota.window.size.seconds", INT, 1, at_least(1),
+            doc="Length of one of these samples; throttled replicas may use the rate of one at once."),
 )
 # fmt: on

@@ -18,7 +18,6 @@ from stratalog.metadata.settings.catalogue.validators import at_least
 
 __all__ = ["REPLICATION_SETTINGS"]
 
-_NOT_THROTTLED: Final = "replication is not throttled in this release"
 _FROM_THE_TIER: Final = "a follower whose leader has archived records begins behind them in any case"
 _ONE_FETCHER: Final = "one connection copies from each other broker"
 _LEADER_SERVES: Final = "consumers read from the leader in this release"
@@ -29,10 +28,10 @@ _ONE_DIRECTORY: Final = "replicas are not moved between directories in this rele
 REPLICATION_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, mode=WIDE, unused=_FROM_THE_TIER,
             doc="An empty follower begins behind the last archived offset instead of copying history."),
-    setting("follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True, unused=_NOT_THROTTLED,
-            doc="Bytes a second for throttled replicas on followers."),
-    setting("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True, unused=_NOT_THROTTLED,
-            doc="Bytes a second for throttled replicas on leaders."),
+    setting("follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True,
+            doc="Bytes a second that this broker copies of throttled replicas, from all leaders; 0 stops those that are behind."),
+    setting("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True,
+            doc="Bytes a second that this broker sends of throttled replicas to followers; 0 stops those out of sync."),
     setting("min.insync.replicas", INT, 1, at_least(1), mode=WIDE, doc="Default of the topic's min.insync.replicas."),
     setting("num.replica.alter.log.dirs.threads", INT, None, unused=_ONE_DIRECTORY,
             doc="Threads that move replicas between directories."),

@@ -32,7 +32,6 @@ COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "pr
 CLEANUP_POLICIES: Final = ("compact", "delete")
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 
-_NOT_THROTTLED: Final = "replication is not throttled in this release"
 _OWN_LEVELS: Final = "batches that are compressed anew get the level that the codec itself prefers"
 _NO_PREALLOCATION: Final = "segments grow by appending; Linux file systems gain nothing from allocating before"
 
@@ -80,12 +79,13 @@ TOPIC_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("flush.ms", LONG, LONG_MAX, at_least(0),
             synonyms=_from("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
             doc="Longest time that appended records wait for their sync."),
-    setting("follower.replication.throttled.replicas", LIST, (), ThrottledReplicas(), unused=_NOT_THROTTLED,
-            doc="Replicas whose copying is throttled on the follower, as partition:broker pairs or *."),
+    setting("follower.replication.throttled.replicas", LIST, (), ThrottledReplicas(),
+            doc="Replicas whose copying is throttled on the follower, as partition:broker pairs or *. One that is in sync "
+                "is counted and not held up."),
     setting("index.interval.bytes", INT, 4096, at_least(0), synonyms=_from("log.index.interval.bytes"),
             doc="Bytes of log between two entries of the offset index."),
-    setting("leader.replication.throttled.replicas", LIST, (), ThrottledReplicas(), unused=_NOT_THROTTLED,
-            doc="Replicas whose copying is throttled on the leader, as partition:broker pairs or *."),
+    setting("leader.replication.throttled.replicas", LIST, (), ThrottledReplicas(),
+            doc="Leaders that hold back records from followers outside the in-sync set, as partition:broker pairs or *."),
     setting("local.retention.bytes", LONG, -2, at_least(-2), synonyms=_from("log.local.retention.bytes"),
             doc="Bytes of a tiered partition that stay on local disk once they are in the bucket; -2 means "
                 "retention.bytes, -1 no limit. Never above retention.bytes."),

@@ -1,5 +1,6 @@
 """Fetches of followers: what they get, and what a leader learns by them."""
 
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
+from stratalog.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, PartitionData
 from tests.broker.replicas.leader_rig import EPOCH, Bench
 
 FOLLOWER, BROKER_EPOCH = 2, 40
@@ -27,6 +28,30 @@ def bench(tmp_path):
     return one
 
 
+class Throttle:
+    """A leader's throttle: what is allowed, and what was recorded; every partition is throttled."""
+
+    def __init__(self, allowed=inf, wait_ms=0.0):
+        self.allowed, self.wait, self.recorded = allowed, wait_ms, 0
+        self.names = {("t", 0)}
+
+    def is_throttled(self, *name):
+        return name in self.names
+
+    def allowed_bytes(self, _now_ms):
+        return self.allowed
+
+    def wait_ms(self, _now_ms):
+        return self.wait
+
+    def record(self, size_bytes, _now_ms):
+        self.recorded += size_bytes
+
+
+def reader_of(broker_id=FOLLOWER, *, version=18, throttle=None):
+    return ReplicaReader(broker_id, BROKER_EPOCH, version, throttle=throttle or Throttle(), monotonic=lambda: 5.0)
+
+
 def read(bench, offset, *, epoch=EPOCH, last_epoch=-1, broker_id=FOLLOWER, reader=None, version=18, max_bytes=1 << 20):
     """The answer, and how many bytes it has."""
     unified = UnifiedLog(bench.partition, Metrics().topic("t"))
@@ -38,7 +63,7 @@ def read(bench, offset, *, epoch=EPOCH, last_epoch=-1, broker_id=FOLLOWER, reade
         partition_max_bytes=max_bytes,
     )
     answer = PartitionData(partition_index=0, high_watermark=-1, records=b"")
-    reader = reader or ReplicaReader(broker_id, BROKER_EPOCH, version)
+    reader = reader or reader_of(broker_id, version=version)
     size_bytes = reader.read(unified, wanted, answer, max_bytes, min_one_batch=True)
     return answer, size_bytes
 
@@ -58,7 +83,7 @@ def test_a_follower_reads_to_the_end_of_the_files(bench):
 
 def test_a_request_is_counted_once_when_it_comes(bench):
     """While it waits the leader's end moves on, and the follower's does not."""
-    reader = ReplicaReader(FOLLOWER, BROKER_EPOCH, 18)
+    reader = reader_of()
     read(bench, 2, reader=reader)
     assert noted(bench) == 2
     reader.counts = False
@@ -116,3 +141,57 @@ def test_a_follower_that_has_caught_up_joins(bench):
     assert bench.partition.high_watermark == 3
     bench.leader.in_sync_changed((1, FOLLOWER), 1)
     assert asked[-1] == (1, 2)
+
+
+# -- the throttle ------------------------------------------------------------------------------------------------------
+
+
+def test_a_throttled_follower_out_of_sync_gets_nothing_while_nothing_is_allowed(bench):
+    """It hears the marks, its offset counts, and its request waits for no longer than the throttle says."""
+    reader = reader_of(throttle=Throttle(allowed=0, wait_ms=120.5))
+    answer, size_bytes = read(bench, 0, reader=reader)
+    assert (answer.error_code, answer.records, size_bytes, answer.high_watermark) == (0, b"", 0, 1)
+    assert noted(bench) == 0
+    assert reader.wait_ms_max() == 120.5
+    reader.begin()
+    assert reader.wait_ms_max() == inf
+
+
+def test_a_follower_in_sync_is_not_held_up_and_counts(bench):
+    """Acknowledgements wait for it."""
+    bench.leader.in_sync_changed((1, FOLLOWER), 1)
+    throttle = Throttle(allowed=-1000)
+    reader = reader_of(throttle=throttle)
+    answer, size_bytes = read(bench, 0, reader=reader)
+    assert size_bytes > 0
+    reader.count([FetchableTopicResponse(topic="t", partitions=[answer])], {}.get)
+    assert throttle.recorded == size_bytes
+
+
+def test_an_answer_has_no_more_than_is_allowed_but_for_one_batch(bench):
+    """The first throttled partition of an answer gets a batch, also behind others that have filled it; the next one nothing."""
+    whole = read(bench, 0)[1]
+    reader = reader_of(throttle=Throttle(allowed=1))
+    one_batch = read(bench, 0, reader=reader)[1]
+    assert 0 < one_batch < whole
+    assert read(bench, 1, reader=reader)[1] == 0
+    reader.begin()
+    assert read(bench, 1, reader=reader)[1] > 0
+    assert read(bench, 0, reader=reader_of(throttle=Throttle(allowed=10 * whole)))[1] == whole
+
+
+def test_other_partitions_are_neither_held_up_nor_counted(bench):
+    """The topic names its throttled replicas."""
+    throttle = Throttle(allowed=0)
+    throttle.names = {("t", 1)}
+    reader = reader_of(throttle=throttle)
+    answer, size_bytes = read(bench, 0, reader=reader)
+    assert size_bytes > 0
+    names = {b"i" * 16: "t"}
+    reader.count([FetchableTopicResponse(topic_id=b"i" * 16, partitions=[answer])], names.get)
+    assert throttle.recorded == 0
+    throttle.names = {("t", 0)}
+    reader.count([FetchableTopicResponse(topic_id=b"j" * 16, partitions=[answer])], names.get)
+    assert throttle.recorded == 0
+    reader.count([FetchableTopicResponse(topic_id=b"i" * 16, partitions=[answer])], names.get)
+    assert throttle.recorded == size_bytes

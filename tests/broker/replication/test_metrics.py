@@ -29,7 +29,11 @@ def test_partitions_are_counted_by_what_they_lack():
         follower(9),
     ]
     asks = SimpleNamespace(expansions=4, shrinkings=5)
-    add_replica_figures(metrics, table, SimpleNamespace(asking=asks), SystemClock())
+    shown = []
+    throttle = SimpleNamespace(add_figure=lambda _metrics, kind, _monotonic: shown.append(kind))
+    copies = SimpleNamespace(asking=asks, leader_throttle=throttle, follower_throttle=throttle)
+    add_replica_figures(metrics, table, copies, SystemClock())
+    assert shown == ["LeaderReplication", "FollowerReplication"]
     told = dict(line.rsplit(" ", 1) for line in metrics.render().decode().splitlines() if line[0] != "#")
     manager = "kafka_server_replicamanager_"
     assert {name.removeprefix(manager): float(value) for name, value in told.items() if name.startswith(manager)} == {

@@ -34,6 +34,8 @@ def replication(links):
         broker_epoch=lambda: 40,
         monotonic=time.monotonic,
         draw=lambda: 0.0,
+        leader_throttle=None,
+        follower_throttle=None,
     )
     return Replication(services)
 
