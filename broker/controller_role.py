@@ -31,7 +31,7 @@ from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.controller.controller import ConfigRules, TopicRules
-from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.image.difference import ImageChange
 from stratalog.metadata.image.features import NODE_FEATURES
 from stratalog.metadata.image.image import ClusterImage, ImageDelta
@@ -219,4 +219,5 @@ class ControllerRole:
         return self._dice.randrange(bound)
 
     def _resolver(self, image: ClusterImage) -> ConfigResolver:
-        return ConfigResolver.for_topics(self.config.static, {}, image.configs.of(CLUSTER_DEFAULT))
+        mine = image.configs.of(ConfigResource.broker(self.node_id))  # Kafka's controllers heed them, too
+        return ConfigResolver.for_topics(self.config.static, mine, image.configs.of(CLUSTER_DEFAULT))

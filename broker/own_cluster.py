@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from stratalog.broker.control.control_plane import ControlPlane
@@ -13,10 +13,9 @@ from stratalog.broker.quorum.publishing import Follow
 from stratalog.broker.replicas.hosted_partitions import Placements
 from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
-from stratalog.metadata.controller.controller import BrokerStart, register_broker
+from stratalog.metadata.controller.controller import BrokerStart, activation, register_broker
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
-from stratalog.wire.schema import Message
 
 __all__ = ["OwnCluster"]
 
@@ -37,11 +36,16 @@ class OwnCluster:
         control: ControlPlane,
         *,
         resolver: Callable[[ClusterImage], ConfigResolver],
+        min_in_sync_replicas: int,
     ) -> None:
-        """``resolver`` gives the settings of topics by an image's defaults."""
+        """``resolver`` gives the settings of topics by an image's defaults.
+
+        ``min_in_sync_replicas`` is the setting of this node's file.
+        """
         self._opened = opened
         self._half = half
         self._resolver = resolver
+        self._min_in_sync_replicas = min_in_sync_replicas
         self.broker_state = BrokerState.NOT_RUNNING
         self.control = control
         self.producer_ids = ProducerIds(partial(allocate_here, control, half.node_id))
@@ -62,9 +66,14 @@ class OwnCluster:
         self.broker_state = BrokerState.RECOVERY
         quorum, half = self._opened.quorum, self._half
         quorum.publisher.follow(applied)
-        if not quorum.image.features:
-            first: Sequence[Message] = self._opened.bootstrap()
-            await self.control.write(tuple(first))
+        await self.control.execute(
+            lambda image: activation(
+                image,
+                () if image.features else self._opened.bootstrap(),
+                in_transaction=quorum.publisher.in_transaction,
+                min_in_sync_replicas=self._min_in_sync_replicas,
+            )
+        )
         start = BrokerStart(
             broker_id=half.node_id,
             incarnation_id=half.incarnation_id,

@@ -14,7 +14,10 @@ from typing import Final
 from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.controller.controller import FeatureUpdate, UpgradeType, kraft_version_wanted, update_features
+from stratalog.metadata.controller.min_in_sync import minimum_of_file
+from stratalog.metadata.image.decision import Decision
 from stratalog.metadata.image.features import KRAFT_VERSION
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -67,8 +70,19 @@ def _kraft_version(context: Context, updates: Sequence[FeatureUpdate]) -> int | 
 async def _write(context: Context, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
     """Make the changes that are records of the controller."""
     broker = context.broker
+
+    def decide(image: ClusterImage) -> Decision[None]:
+        return update_features(
+            image,
+            updates,
+            node_id=broker.node_id,
+            validate_only=validate_only,
+            voters=broker.quorum.voters.ids if broker.config.roles.has_peers else (),
+            min_in_sync_replicas=minimum_of_file(broker.config.static),
+        )
+
     await broker.control.execute(
-        lambda image: update_features(image, updates, node_id=broker.node_id, validate_only=validate_only),
+        decide,
         source=context.connection,
         size=len(updates),
         only_asks=validate_only,

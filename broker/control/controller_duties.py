@@ -2,14 +2,16 @@
 
 Preferred replicas get their leaderships back from time to time, partitions without a leader get an unclean one where
 their topic allows it, and a log in which nothing happens gets a record, by which brokers know that they are up to date.
-Decisions are pure, in ``metadata.controller``. Sources: Kafka's ``QuorumController``, ``PeriodicTaskControlManager``.
+Decisions are pure, in ``metadata.controller``. Sources: Kafka's ``QuorumController``, ``PeriodicTaskControlManager``. On
+purpose otherwise than there: a new value of unclean.leader.election.enable holds at once for partitions without a leader,
+and not at the end of the interval.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -36,9 +38,9 @@ __all__ = ["ControllerDuties", "DutyServices", "DutySettings"]
 
 log = logging.getLogger(__name__)
 
-_UNCLEAN_SECONDS: Final = 300.0
-"""Kafka's unclean.leader.election.interval.ms, which it does not document."""
 _RETRY_SECONDS: Final = 1.0
+_UNCLEAN: Final = "unclean elections"
+_ALLOWS_UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class DutySettings:
 
     balance_seconds: float
     idle_seconds: float
-    unclean_seconds: float = _UNCLEAN_SECONDS
+    unclean_seconds: float
     min_in_sync_replicas: int = 1
     """The setting min.insync.replicas of the controller's file."""
 
@@ -64,6 +66,7 @@ class DutySettings:
         return cls(
             balance_seconds=number("leader.imbalance.check.interval.seconds") if balances else 0,
             idle_seconds=number("metadata.max.idle.interval.ms") / 1000,
+            unclean_seconds=number("unclean.leader.election.interval.ms") / 1000,
             min_in_sync_replicas=number("min.insync.replicas"),
         )
 
@@ -94,6 +97,8 @@ class ControllerDuties:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._written = 0.0
         """When the last record was applied."""
+        self._allows_more = False
+        """Whether a setting of unclean elections has changed since the last look at partitions without a leader began."""
 
     # -- listening ------------------------------------------------------------------------------------------------
 
@@ -108,9 +113,12 @@ class ControllerDuties:
             self._written = self._services.clock.monotonic()
             self._start("activation", self._activate())
 
-    def follow(self, _image: ClusterImage, _delta: ImageDelta | None = None) -> None:
+    def follow(self, image: ClusterImage, delta: ImageDelta | None = None) -> None:
         """The next image: something was written."""
         self._written = self._services.clock.monotonic()
+        if delta is not None and _UNCLEAN in self._timers and _allows_otherwise(image, delta):
+            self._allows_more = True
+            self._start(_UNCLEAN, self._elect_uncleanly())
 
     def close(self) -> None:
         """End the timers, and what they have begun."""
@@ -144,23 +152,32 @@ class ControllerDuties:
                     return
                 log.error("the first records of the active controller failed; they are tried again: %s", error)
             await asyncio.sleep(_RETRY_SECONDS)
-        self._repeat("balance of leaders", settings.balance_seconds, balancing_leaders)
-        self._repeat("unclean elections", settings.unclean_seconds, electing_uncleanly)
+        balance = "balance of leaders"
+        self._repeat(balance, settings.balance_seconds, lambda: self._elect(balance, balancing_leaders))
+        self._repeat(_UNCLEAN, settings.unclean_seconds, self._elect_uncleanly)
         if settings.idle_seconds:
             self._later("sign of life", settings.idle_seconds, self._idle)
 
-    def _repeat(self, name: str, seconds: float, decide: Callable[[ClusterView], Steps[bool]]) -> None:
-        """Decide again and again; at once as long as there is more to be decided."""
+    def _repeat(self, name: str, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if not seconds:
             return
 
         def due() -> None:
             self._later(name, seconds, due)
-            self._start(name, self._elect(name, decide))
+            self._start(name, work())
 
         self._later(name, seconds, due)
 
+    async def _elect_uncleanly(self) -> None:
+        """Look at partitions without a leader, and once more if a setting has changed meanwhile."""
+        while True:
+            self._allows_more = False
+            await self._elect(_UNCLEAN, electing_uncleanly)
+            if not self._allows_more:
+                return
+
     async def _elect(self, name: str, decide: Callable[[ClusterView], Steps[bool]]) -> None:
+        """Decide in rounds, at once as long as there is more to be decided."""
         services = self._services
         count = 0
 
@@ -207,3 +224,12 @@ class ControllerDuties:
             return
         told = isinstance(error, StratalogError | OSError)
         log.error("%s of the active controller failed: %s", name, error, exc_info=None if told else error)
+
+
+def _allows_otherwise(image: ClusterImage, delta: ImageDelta) -> bool:
+    """Whether unclean elections are allowed or forbidden somewhere by a setting that was not so before."""
+    before, now = delta.base.configs, image.configs
+    return any(
+        before.of(resource).get(_ALLOWS_UNCLEAN) != now.of(resource).get(_ALLOWS_UNCLEAN)
+        for resource in delta.changed_resources
+    )

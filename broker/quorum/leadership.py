@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stratalog.metadata.raft.messages import NO_LEADER, UNKNOWN_OFFSET, Answer, Request
-from stratalog.metadata.raft.voter_set import Endpoints, ReplicaKey
+from stratalog.metadata.raft.voter_set import Endpoints, ReplicaKey, VoterSet
 from stratalog.wire.schema import Message
 from stratalog.wire.topic import Uuid
 
@@ -76,6 +76,10 @@ class QuorumView(Protocol):
     @property
     def leader(self) -> LeaderAndEpoch:
         """The leader, as this node knows it now."""
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters, as this node knows them now."""
 
     @property
     def is_active(self) -> bool:

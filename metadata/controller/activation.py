@@ -1,8 +1,9 @@
 """The first records of a controller that becomes active: a new cluster begins, or a transaction of another one ends.
 
 An empty log gets the records of ``bootstrap.checkpoint`` and, where eligible leader replicas are kept, one minimum of
-in-sync replicas for the cluster; all of them hold together. A transaction that the controller before has left open never
-holds, because its rest is not known. Sources: Kafka's ``ActivationRecordsGenerator``; KIP-868, KIP-966.
+in-sync replicas for the cluster; all of them hold together. A log that was restored from a bucket has the levels of a new
+cluster and no minimum yet, as that is a setting of the node: it gets it here. A transaction that the controller before has
+left open never holds, because its rest is not known. Sources: Kafka's ``ActivationRecordsGenerator``; KIP-868, KIP-966.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ def activation(
     """
     records: list[Message] = [AbortTransactionRecord(reason=_REASON)] if in_transaction else []
     if image.features:
+        if has_eligible_leader_replicas(image.features):
+            records += one_minimum_records(image, min_in_sync_replicas)
         return Decision(tuple(records), None)
     begun = image.apply(bootstrap)
     first = [*bootstrap]

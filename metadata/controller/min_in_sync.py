@@ -7,17 +7,18 @@ Source: Kafka's ``ConfigurationControlManager``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from stratalog.metadata.image.features import has_eligible_leader_replicas
 from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.settings.resolution import ConfigResolver
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import ClearElrRecord, ConfigRecord
 from stratalog.wire.schema import Message
 
-__all__ = ["check_minimum", "one_minimum_records", "without_eligible"]
+__all__ = ["check_minimum", "minimum_of_file", "one_minimum_records", "without_eligible"]
 
 _NAME: Final = "min.insync.replicas"
 
@@ -49,6 +50,13 @@ def without_eligible(image: ClusterImage, records: Iterable[Message]) -> list[Me
         is_topic = record.resource_type == ResourceType.TOPIC
         all_records.append(ClearElrRecord(topic_name=record.resource_name if is_topic else ""))
     return all_records
+
+
+def minimum_of_file(static: Mapping[str, str]) -> int:
+    """The minimum that the texts of a node's file set, or the default."""
+    value = ConfigResolver.for_topics(static).resolve({})[_NAME].value
+    assert isinstance(value, int), value
+    return value
 
 
 def one_minimum_records(image: ClusterImage, default: int) -> list[Message]:

@@ -12,7 +12,7 @@ Sources: Kafka's ``PartitionChangeBuilder``; KIP-455, KIP-704, KIP-858, KIP-966.
 
 - an eligible replica is elected also if members of the in-sync set are left that cannot lead
 - no unclean leader is elected while a member of the in-sync set or an eligible replica lives, even one that stops
-- a replica that may have lost data leaves both sets also as the last member, where the partition has others
+- a replica that may have lost data leaves both sets also as the last member; the only replica of a partition stays
 - a replica that is no longer assigned leaves the eligible ones in the same record, and is no last known leader
 - a reassignment ends when enough of the target are in sync: see `reassignment`
 """
@@ -157,19 +157,21 @@ def _sets(
     """The in-sync and the eligible replicas before an election.
 
     Without eligible replicas the last members stay in the set, as they are the only ones that have everything; but those
-    that may have lost data go, unless the partition has no other replica.
+    that may have lost data go, unless the partition has no other replica. Where the set is empty since a time with
+    eligible replicas these may still lead: without a leader no mark has moved.
     """
+    lost = target.lost if len(replicas) > 1 else _NO_BROKERS
     if not rules.has_eligible:
         if wanted:
             return _Sets(wanted, ())
-        left = tuple(one for one in partition.in_sync_replicas if one in replicas)
-        if len(replicas) > 1:
-            left = tuple(one for one in left if one not in target.lost)
-        return _Sets(left, ())
+        if not partition.in_sync_replicas:
+            earlier = partition.eligible_leader_replicas
+            return _Sets((), tuple(one for one in earlier if one in replicas and one not in lost))
+        return _Sets(tuple(one for one in partition.in_sync_replicas if one in replicas and one not in lost), ())
     if len(wanted) >= min(rules.min_in_sync_replicas, len(replicas)):
         return _Sets(wanted, ())
     before = {*partition.eligible_leader_replicas, *partition.in_sync_replicas}
-    eligible = tuple(one for one in replicas if one in before and one not in wanted and one not in target.lost)
+    eligible = tuple(one for one in replicas if one in before and one not in wanted and one not in lost)
     if set(eligible) == set(partition.eligible_leader_replicas):
         eligible = partition.eligible_leader_replicas
     return _Sets(wanted, eligible)
@@ -218,7 +220,7 @@ def _last_resorts(
 
 def _from_eligible(replicas: tuple[int, ...], leader: int, sets: _Sets, rules: PartitionRules) -> _Sets:
     """The sets after the election of an eligible replica: those that it leaves behind have what it has, too."""
-    if min(rules.min_in_sync_replicas, len(replicas)) <= 1:
+    if not rules.has_eligible or min(rules.min_in_sync_replicas, len(replicas)) <= 1:
         return _Sets((leader,), ())
     others = {*sets.in_sync, *sets.eligible} - {leader}
     return _Sets((leader,), tuple(one for one in replicas if one in others))

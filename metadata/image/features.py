@@ -1,6 +1,7 @@
 """The features of a cluster and the levels this code can run. A level of 0 is "not there" and never stored.
 
-Sources: Kafka's ``MetadataVersion`` (4.3-IV0 is 30), ``TransactionVersion``, ``GroupVersion``; KIP-584, KIP-1022.
+Sources: Kafka's ``MetadataVersion`` (4.3-IV0 is 30), ``TransactionVersion``, ``GroupVersion``,
+``EligibleLeaderReplicasVersion``; KIP-584, KIP-966, KIP-1022.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ CORDONED_SINCE: Final = 30
 SUPPORTED_FEATURES: Final[Mapping[str, SupportedLevels]] = MappingProxyType(
     {
         METADATA_VERSION: SupportedLevels(7, 30),
+        ELIGIBLE_LEADER_REPLICAS: SupportedLevels(0, 1),
         "transaction.version": SupportedLevels(0, 2),
         "group.version": SupportedLevels(0, 1),
     }
@@ -73,7 +75,7 @@ NODE_FEATURES: Final[Mapping[str, SupportedLevels]] = MappingProxyType(
 """The features that a node of a cluster announces when it registers, and in ApiVersions."""
 
 BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
-    {METADATA_VERSION: 30, "group.version": 1, "transaction.version": 2}
+    {METADATA_VERSION: 30, ELIGIBLE_LEADER_REPLICAS: 1, "group.version": 1, "transaction.version": 2}
 )
 """The levels of a new cluster: those of a new Kafka 4.3 cluster, as far as they are known here."""
 

@@ -15,7 +15,8 @@ from stratalog.broker.requests.dispatch_row import PENDING, failed_response
 from stratalog.broker.runtime.clock import LoopClock
 from stratalog.broker.runtime.slices import to_the_end
 from stratalog.metadata.controller.controller import BrokerRegistration, Heartbeat, TopicRules
-from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
+from stratalog.metadata.image.brokers_image import ListenerAddress
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.image.features import SUPPORTED_FEATURES, bootstrap_records
 from stratalog.metadata.image.image import EMPTY_IMAGE, ImageDelta, Provenance
 from stratalog.metadata.image.record_values import record_values
@@ -104,12 +105,11 @@ class MemoryController:
         self.starts = itertools.count(1)
         self.ids = itertools.count(1)
         if not is_new:
-            self.write(*bootstrap_records())
-        if elr:
-            self.write(FeatureLevelRecord(name=ELR, feature_level=1))
+            self.write(*bootstrap_records(), FeatureLevelRecord(name=ELR, feature_level=int(elr)))
 
-    def _resolver(self, _image):
-        return ConfigResolver.for_topics(self.static)
+    def _resolver(self, image):
+        mine = image.configs.of(ConfigResource.broker(self.node_id))
+        return ConfigResolver.for_topics(self.static, mine, image.configs.of(CLUSTER_DEFAULT))
 
     async def _applied(self, image, delta):
         self.cluster.follow(image, delta)
@@ -176,7 +176,7 @@ class MemoryController:
             "cluster_id": CLUSTER_ID,
             "incarnation_id": next(self.starts).to_bytes(16, "big"),
             "listeners": {"PLAINTEXT": ListenerAddress("localhost", 9092)},
-            "features": {**SUPPORTED_FEATURES, ELR: SupportedLevels(0, 1)},
+            "features": SUPPORTED_FEATURES,
             "directories": (bytes([broker_id]) * 16,),
             **fields,
         }

@@ -6,6 +6,7 @@ from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.client.link import BrokerLink
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from stratalog.wire.records.metadata import ConfigRecord
 from tests.broker.nodes_of_a_cluster import RunningNodes
 from tests.broker.test_joined_cluster import active, started_together
 
@@ -58,3 +59,20 @@ def test_the_last_leader_is_named_until_there_is_another(nodes):
     left.wait_until(lambda: role.last_leader_id == leader.node.node_id)
     left.run(lambda: role._leader_changed(LeaderAndEpoch(epoch=99), is_active=False))
     assert role.last_leader_id == leader.node.node_id
+
+
+def test_a_controller_decides_by_the_settings_of_its_node_above_those_of_all(nodes):
+    """As Kafka's do: a setting of another node says nothing about topics."""
+    role = active(nodes).node.controller
+    name = "unclean.leader.election.enable"
+
+    def allows(**values):
+        records = [
+            ConfigRecord(resource_type=4, resource_name=holder.strip("_"), name=name, value=value)
+            for holder, value in values.items()
+        ]
+        return role.cluster_view(role.image.apply(records)).allows_unclean("t")
+
+    own = f"_{role.node_id}"
+    assert [allows(), allows(_="true"), allows(**{own: "true"}), allows(_7="true")] == [False, True, True, False]
+    assert not allows(**{"_": "true", own: "false"})

@@ -19,7 +19,7 @@ CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 STORAGE = "kafka.tools.StorageTool"
 SECONDS_MAX = 300
 # Levels of Kafka 4.3 that no node of ours can run: a broker of ours would be refused.
-ONLY_KAFKA_HAS = ("eligible.leader.replicas.version", "share.version", "streams.version")
+ONLY_KAFKA_HAS = ("share.version", "streams.version")
 LOWERED = tuple(part for name in ONLY_KAFKA_HAS for part in ("--feature", f"{name}=0"))
 PROPERTIES = """\
 process.roles={roles}

@@ -39,7 +39,7 @@ SETTINGS = {
     "super.users": "User:ANONYMOUS",
 }
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-FEATURES_ABSENT = ("eligible.leader.replicas.version", "share.version", "streams.version")
+FEATURES_ABSENT = ("share.version", "streams.version")
 """Features that this broker lacks are switched off in Kafka, so that the rest can be compared."""
 KAFKA_SETTINGS = {
     "process.roles": "broker,controller",

@@ -49,9 +49,7 @@ KAFKA_ID, OUR_ID, CONTROLLER_ID = 1, 4, 9
 # The features of a fresh cluster of Kafka 4.3: a broker that does not name all of them is refused.
 FEATURES = {
     **SUPPORTED_FEATURES,
-    **dict.fromkeys(
-        ("eligible.leader.replicas.version", "share.version", "streams.version", "kraft.version"), SupportedLevels(0, 1)
-    ),
+    **dict.fromkeys(("share.version", "streams.version", "kraft.version"), SupportedLevels(0, 1)),
 }
 PROPERTIES = """\
 process.roles=controller

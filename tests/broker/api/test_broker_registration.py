@@ -8,7 +8,7 @@ from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from tests.broker.memory_controller import CLUSTER_ID
 
-LEVELS = {**SUPPORTED_FEATURES, "eligible.leader.replicas.version": (0, 1)}
+LEVELS = SUPPORTED_FEATURES
 
 
 def request(broker_id=1, incarnation=1, levels=LEVELS, **fields):

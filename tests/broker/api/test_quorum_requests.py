@@ -20,7 +20,7 @@ from stratalog.broker.quorum.leadership import LeaderAndEpoch, QuorumStatus, Quo
 from stratalog.broker.quorum.wire.messages import answer_from_wire, request_to_wire
 from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.metadata.raft import messages as raft
-from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter
+from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_quorum import DescribeQuorumRequest, RequestedPartition, RequestedTopic
 from stratalog.wire.messages.fetch import FetchRequest
@@ -63,6 +63,7 @@ class FakeQuorum:
     is_active = True
     high_watermark = 7
     kraft_version = 1
+    voters = VoterSet()
     log_end_offset = 9
 
     def __init__(self):

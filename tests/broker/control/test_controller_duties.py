@@ -5,11 +5,14 @@ import logging
 
 import pytest
 
+from stratalog.broker.control import controller_duties
 from stratalog.broker.control.controller_duties import ControllerDuties, DutyServices, DutySettings
 from stratalog.metadata.controller import elections
+from stratalog.metadata.image.decision import Decision
+from stratalog.metadata.image.image import ImageDelta
 from stratalog.metadata.settings.configs import ConfigSource, resolve_broker_config
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from stratalog.wire.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord, PartitionChangeRecord
 
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=12)
 
@@ -128,19 +131,73 @@ def test_preferred_replicas_get_their_leaderships_back(duties_of, monkeypatch, c
     assert len(one.log.records) == count
 
 
+def unclean(kind, name, value="true"):
+    return ConfigRecord(resource_type=kind, resource_name=name, name="unclean.leader.election.enable", value=value)
+
+
+def without_leader(one, *names):
+    """Topics whose last member is gone, and whose other replica is up."""
+    one.become_active()
+    one.start(1, 2)
+    for name in names:
+        one.topic(name, (1, 2), in_sync=(1,))
+    one.beat(1, wants_fence=True)
+    assert [one.state(name).leader for name in names] == [-1] * len(names)
+
+
 def test_a_topic_that_allows_it_gets_an_unclean_leader(duties_of):
-    """The last member is gone; another replica takes over, where the setting was changed in the meantime."""
+    """The last member is gone; another replica takes over at the interval, where the topic allows it."""
     one = duties_of(unclean_seconds=5)
     one.become_active()
     one.start(1, 2)
-    for name in ("safe", "t"):
-        one.topic(name, (1, 2), in_sync=(1,))
     one.beat(1, wants_fence=True)
+    one.write(unclean(2, "t"))
+    for name in ("safe", "t"):
+        topic_id = one.topic(name, (1, 2), in_sync=(1,))
+        one.write(PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=-1))
+    one.pass_ms(4900)
     assert [one.state(name).leader for name in ("safe", "t")] == [-1, -1]
-    one.write(ConfigRecord(resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true"))
-    one.pass_ms(5100)
+    one.pass_ms(200)
     assert [one.state(name).leader for name in ("safe", "t")] == [-1, 2]
     assert one.state("t").in_sync_replicas == (2,)
+
+
+@pytest.mark.parametrize(
+    ("changed", "leaders"),
+    [(unclean(2, "t"), [-1, 2]), (unclean(4, ""), [2, 2]), (unclean(4, "100"), [2, 2]), (unclean(4, "7"), [-1, -1])],
+    ids=["topic", "cluster", "controller", "broker"],
+)
+def test_a_new_setting_of_unclean_elections_holds_at_once(duties_of, changed, leaders):
+    """That of the topic, of the cluster, or of the node that decides; that of another node decides about no partition."""
+    one = duties_of(unclean_seconds=300)
+    without_leader(one, "safe", "t")
+    one.write(ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1"))
+    one.pass_ms(10)
+    assert one.state("t").leader == -1
+    one.write(changed)
+    one.pass_ms(10)
+    assert [one.state(name).leader for name in ("safe", "t")] == leaders
+
+
+def test_a_setting_that_changes_during_a_look_is_looked_at(duties_of, monkeypatch):
+    """Partitions that the look has passed may be those that may have a leader now."""
+    one = duties_of(unclean_seconds=300)
+    without_leader(one, "t")
+    looks = []
+
+    def looking(view):
+        looks.append(view)
+        if len(looks) == 1:
+            delta = ImageDelta(view.image)
+            delta.replay(unclean(2, "t"))
+            one.others[0].follow(delta.build(view.image.provenance), delta)
+        yield
+        return Decision((), result=False)
+
+    monkeypatch.setattr(controller_duties, "electing_uncleanly", looking)
+    one.write(unclean(2, "other"))
+    one.pass_ms(10)
+    assert len(looks) == 2
 
 
 def test_a_duty_that_fails_is_logged_and_comes_again(duties_of, caplog):
@@ -171,18 +228,18 @@ def test_one_that_takes_longer_than_its_interval_is_not_begun_twice(duties_of):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, DutySettings(balance_seconds=300, idle_seconds=0.5, min_in_sync_replicas=1)),
+        ({}, DutySettings(balance_seconds=300, idle_seconds=0.5, unclean_seconds=300, min_in_sync_replicas=1)),
         (
             {
                 "auto.leader.rebalance.enable": "false",
                 "metadata.max.idle.interval.ms": "0",
                 "min.insync.replicas": "2",
             },
-            DutySettings(balance_seconds=0, idle_seconds=0, min_in_sync_replicas=2),
+            DutySettings(balance_seconds=0, idle_seconds=0, unclean_seconds=300, min_in_sync_replicas=2),
         ),
         (
-            {"leader.imbalance.check.interval.seconds": "7"},
-            DutySettings(balance_seconds=7, idle_seconds=0.5, min_in_sync_replicas=1),
+            {"leader.imbalance.check.interval.seconds": "7", "unclean.leader.election.interval.ms": "9500"},
+            DutySettings(balance_seconds=7, idle_seconds=0.5, unclean_seconds=9.5, min_in_sync_replicas=1),
         ),
     ],
 )

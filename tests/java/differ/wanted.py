@@ -69,9 +69,9 @@ MISSING_APIS = (
     ),
     Wanted(
         "features not there",
-        "those of eligible leaders, several voters, share groups and streams groups",
+        "those of several voters, share groups and streams groups",
         story="api versions",
-        path=r"good: supported_features\.(?:eligible\.leader\.replicas|kraft|share|streams)\.version",
+        path=r"good: supported_features\.(?:kraft|share|streams)\.version",
         ours=MISSING,
     ),
 )

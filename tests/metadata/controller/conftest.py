@@ -8,7 +8,7 @@ from stratalog.metadata.controller.broker_heartbeats import BrokerHeartbeats
 from stratalog.metadata.controller.broker_registration import BrokerRegistration, register
 from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings
 from stratalog.metadata.controller.heartbeat_commands import Heartbeat, answer_heartbeat, fence_silent_brokers
-from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
+from stratalog.metadata.image.brokers_image import ListenerAddress
 from stratalog.metadata.image.features import SUPPORTED_FEATURES, bootstrap_records
 from stratalog.metadata.image.image import EMPTY_IMAGE, ImageDelta, Provenance
 from stratalog.metadata.image.partition_index import PartitionIndex
@@ -29,9 +29,7 @@ class World:
         self.next_offset = 100
         self.heartbeats = BrokerHeartbeats(SESSION_MS)
         self.starts = 0
-        self.write(tuple(bootstrap_records()))
-        if elr:
-            self.write((FeatureLevelRecord(name=ELR, feature_level=1),))
+        self.write((*bootstrap_records(), FeatureLevelRecord(name=ELR, feature_level=int(elr))))
 
     @property
     def view(self) -> ClusterView:
@@ -62,7 +60,7 @@ class World:
             "cluster_id": CLUSTER_ID,
             "incarnation_id": self.starts.to_bytes(16, "big"),
             "listeners": {"PLAINTEXT": ListenerAddress("localhost", 9092)},
-            "features": {**SUPPORTED_FEATURES, ELR: SupportedLevels(0, 1)},
+            "features": SUPPORTED_FEATURES,
             "directories": (bytes([broker_id]) * 16,),
             **fields,
         }

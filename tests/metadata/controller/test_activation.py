@@ -35,7 +35,7 @@ def records(image, bootstrap=(), *, in_transaction=False):
 def test_an_empty_log_gets_the_records_of_a_new_cluster_in_one_transaction():
     """As Kafka's controller writes them."""
     bootstrap = bootstrap_records()
-    assert records(EMPTY_IMAGE, bootstrap) == [BEGIN, *bootstrap, END]
+    assert records(EMPTY_IMAGE, bootstrap) == [BEGIN, *bootstrap, MINIMUM, END]
 
 
 def test_a_cluster_that_keeps_eligible_replicas_begins_with_one_minimum():
@@ -49,6 +49,13 @@ def test_a_cluster_that_keeps_eligible_replicas_begins_with_one_minimum():
 def test_below_level_13_there_is_no_transaction(number, framed):
     """One batch holds them all."""
     assert records(EMPTY_IMAGE, [level(number)]) == ([BEGIN, level(number), END] if framed else [level(number)])
+
+
+def test_a_restored_log_gets_the_minimum_of_the_node():
+    """It has the levels of a new cluster, and settings of nodes are in no bucket. One that has a minimum keeps it."""
+    restored = EMPTY_IMAGE.apply([level(30), ELR])
+    assert records(restored) == [MINIMUM]
+    assert records(restored.apply([MINIMUM])) == []
 
 
 def test_a_log_that_is_whole_gets_nothing():

@@ -106,12 +106,17 @@ def test_leader_is_the_first_in_assigned_order_that_is_alive_and_in_sync(with_to
 
 
 def test_the_last_in_sync_replica_is_never_given_up(with_topic):
-    """ISR {3} dies with unclean election off: no leader, and 3 stays in the set."""
-    image = with_topic
+    """ISR {3} dies with unclean election off: no leader, and 3 stays in the set, or is eligible where the cluster has that."""
+    image = with_topic.apply([FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=0)])
     for broker in (1, 2, 3):
         image = image.apply(fence_broker(image, broker, unclean_allowed=_never).records)
     partition = image.topics.partition("t", 0)
     assert (partition.leader, partition.in_sync_replicas) == (NO_LEADER, (3,))
+    image = with_topic
+    for broker in (1, 2, 3):
+        image = image.apply(fence_broker(image, broker, unclean_allowed=_never).records)
+    partition = image.topics.partition("t", 0)
+    assert (partition.leader, partition.in_sync_replicas, partition.eligible_leader_replicas) == (NO_LEADER, (), (3,))
 
 
 def test_unclean_election_marks_the_leader_as_recovering(with_topic):

@@ -175,12 +175,20 @@ def test_the_minimum_is_at_most_the_number_of_replicas():
 
 
 def test_a_replica_that_may_have_lost_data_is_neither_in_sync_nor_eligible():
-    """As the last member it leaves an empty set behind, and is remembered as the last leader only."""
+    """As the last member it leaves an empty set behind, and is remembered as the last leader only.
+
+    The only replica stays: no other has more, and it leads again without a recovery. In Kafka it is the last known leader.
+    """
     rules = rules_of(minimum=2, elr=True, dead={1})
     found = after(PartitionImage((1, 2), (1,), leader=1, eligible_leader_replicas=(2,)), rules, lost=frozenset({1}))
     assert state_of(found) == (2, (2,), ())
-    found = after(PartitionImage((1,), (1,), leader=1), rules, lost=frozenset({1}))
+    found = after(PartitionImage((1, 2), (1,), leader=1), rules, lost=frozenset({1}))
     assert (*state_of(found), found.last_known_eligible) == (NO_LEADER, (), (), (1,))
+    found = after(PartitionImage((1,), (1,), leader=1), rules, lost=frozenset({1}))
+    assert state_of(found) == (NO_LEADER, (), (1,))
+    assert state_of(after(found, rules, lost=frozenset({1}))) == (NO_LEADER, (), (1,))
+    found = after(found, rules_of(minimum=2, elr=True))
+    assert (*state_of(found), found.leader_recovery) == (1, (1,), (), LeaderRecovery.RECOVERED)
 
 
 def test_the_last_known_leader_leads_again_and_recovers_if_none_has_everything():
@@ -199,6 +207,19 @@ def test_eligible_replicas_are_forgotten_where_the_cluster_keeps_none():
     image = PartitionImage((1, 2), (1,), leader=1, eligible_leader_replicas=(2,), last_known_eligible=(2,))
     found = after(image, rules_of())
     assert (found.eligible_leader_replicas, found.last_known_eligible) == ((), ())
+
+
+def test_an_empty_set_outlives_the_level_with_those_that_may_still_lead():
+    """The level was taken back while no replica was up: nothing was acknowledged since, and 2 has everything.
+
+    Behind a leader of that later time it would not: 1 may have gone on alone under a lower minimum before it lost its disk.
+    """
+    image = PartitionImage((1, 2, 3), (), eligible_leader_replicas=(1, 2), last_known_eligible=(1,))
+    assert state_of(after(image, rules_of(minimum=2, dead={1, 2}))) == (NO_LEADER, (), (1, 2))
+    assert state_of(after(image, rules_of(minimum=2, dead={1}))) == (2, (2,), ())
+    assert state_of(after(image, rules_of(minimum=2, dead={1, 2}), lost=frozenset({1}))) == (NO_LEADER, (), (2,))
+    stale = PartitionImage((1, 2, 3), (1,), leader=1, eligible_leader_replicas=(2,))
+    assert state_of(after(stale, rules_of(dead={1}), lost=frozenset({1}))) == (NO_LEADER, (), ())
 
 
 # -- assignments and directories --------------------------------------------------------------------------------------
@@ -269,8 +290,7 @@ def test_the_sets_and_epochs_hold_together_whatever_happens(data, elr, unclean):
     members, eligible = set(found.in_sync_replicas), set(found.eligible_leader_replicas)
     assert members.isdisjoint(eligible)
     assert members | eligible <= set(found.replicas)
-    assert not lost & eligible
-    assert not lost & members or len(found.replicas) == 1
+    assert not lost & (members | eligible) or len(found.replicas) == 1
     assert found.partition_epoch == 6
     assert (found.leader_epoch == 4) == (record.leader != -2)
     if found.leader != NO_LEADER:

@@ -24,7 +24,16 @@ def test_a_new_cluster_has_the_levels_of_a_broker_that_formats_itself():
 @pytest.mark.parametrize(
     ("release", "expected"),
     [
-        ("4.3", {"metadata.version": 30, "group.version": 1, "transaction.version": 2}),
+        ("4.3", BOOTSTRAP_LEVELS),
+        (
+            "4.1-IV0",
+            {
+                "metadata.version": 26,
+                "eligible.leader.replicas.version": 1,
+                "group.version": 1,
+                "transaction.version": 2,
+            },
+        ),
         ("4.0-IV1", {"metadata.version": 23, "group.version": 1}),
         ("4.0.1", {"metadata.version": 25, "group.version": 1, "transaction.version": 2}),
         ("3.9", {"metadata.version": 21}),
@@ -46,10 +55,8 @@ def test_a_dynamic_quorum_has_kraft_version_1_unless_it_says_so_itself():
 
 def test_options_set_levels_within_their_bounds():
     """The last of several counts."""
-    assert levels("group.version=1", "group.version = 0", "transaction.version=1") == {
-        "metadata.version": 30,
-        "transaction.version": 1,
-    }
+    asked = ("group.version=1", "group.version = 0", "transaction.version=1", "eligible.leader.replicas.version=0")
+    assert levels(*asked) == {"metadata.version": 30, "transaction.version": 1}
     assert levels("metadata.version=24") == levels(release="4.0-IV2")
 
 
