@@ -16,6 +16,7 @@ from stratalog.broker.replicas.leader import Leader
 from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.hot.log.log import Log
+from stratalog.hot.log.read import check_batches
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, PartitionData
 from stratalog.wire.topic import TopicPartition, Uuid
@@ -104,6 +105,8 @@ class ReplicaReader:
         if is_throttled:
             self._throttled_bytes += read.size_bytes
         if read.size_bytes:
+            if unified.asked.again(hash((self._broker_id, offset))):  # it could not use them
+                check_batches(read.parts)
             answer.records = list(read.parts)
         return read.size_bytes
 

@@ -1,4 +1,4 @@
-"""Remembers recently read offsets of frozen segments: a client that reads twice may not have got a sound batch."""
+"""Remembers recent reads: what is read twice may not have been a sound batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ asks for it again, or starts again where it began.
 class AskedOffsets:
     """A batch read from an offset is checked when it is read for the second time, and not again for a while.
 
-    So the first reader of a log pays nothing, and many that read the same pay once.
+    So the first reader of a log pays nothing, and many that read the same pay once. In the active segment, whose end many read at
+    the same time, the reads of one reader count together: ``offset`` is a hash of both then.
     """
 
     __slots__ = ("_checked",)

@@ -24,13 +24,13 @@ from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.placing import Placements, Placing, is_given_up
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory
 from stratalog.hot.config import LogConfig
 from stratalog.hot.replica_state import NO_BROKER_EPOCH
-from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topics_image import LeaderRecovery, PartitionImage, TopicImage
@@ -61,16 +61,6 @@ class Copying(Protocol):
 
     def release(self, key: PartitionKey, /) -> None:
         """Copy a partition no longer; nothing happens to one that is not copied."""
-
-
-class Placements(Protocol):
-    """Tells the controller where replicas lie: `DirectoryReports`."""
-
-    def placed(self, topic_id: Uuid, partition: int, directory: Uuid, /) -> None:
-        """Report a replica that the image has in no directory, or in another one."""
-
-    def gone(self, topic_id: Uuid, partition: int, /) -> None:
-        """Do not report a replica any more: it is not here, or the image names its directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +103,9 @@ class HostedPartitions:
         self._resolver = resolver
         self._opening = LogOpening(
             services.directories, self.table, services.clock, segments_open_max=services.segments_open_max
+        )
+        self._placing = Placing(
+            services.placements, node_id=services.node_id, directories=services.directories, image=services.image
         )
 
     def started(self) -> None:
@@ -181,7 +174,7 @@ class HostedPartitions:
         name = TopicPartition(topic.name, number)
         unified = self.table.get(name)
         if unified is not None:
-            self._tell_place(topic.topic_id, unified, state)
+            self._placing.tell(unified, state)
         node_id = self._services.node_id
         if unified is not None:
             self._note_durability(state, unified.partition.log.config)
@@ -217,15 +210,37 @@ class HostedPartitions:
         if partition.leader is not None:
             self._services.on_released(unified)
         if self._services.copying is None or state.leader < 0:
-            self._copy_no_longer(unified)
-            partition.resign()
+            self._rest(unified)
         elif follower is None or (follower.epoch, follower.leader_id) != (state.leader_epoch, state.leader):
-            self._copy(partition, state)
+            self._copy(unified, state)
 
-    def _copy(self, partition: Partition, state: PartitionImage) -> None:
-        copying = self._services.copying
-        if copying is not None:
-            copying.follow(partition.follow(state.leader, state.leader_epoch))
+    def _copy(self, unified: UnifiedLog, state: PartitionImage) -> None:
+        """Copy the log of the leader; a damaged one when it counts no longer, and cut before the damage."""
+        copying, partition = self._services.copying, unified.partition
+        if copying is None:
+            return
+        if partition.is_damaged:
+            if not (self._placing.may_cut(state) and partition.cut_before_damage()):
+                self._rest(unified)
+                return
+            self._placing.tell(unified, state)
+        copying.follow(partition.follow(state.leader, state.leader_epoch))
+
+    def _damaged(self, unified: UnifiedLog) -> None:
+        """The disk has lost a range of a log that is open: others have to lead, and a copy takes nothing meanwhile."""
+        topic = self._services.image().topics.by_id.get(unified.topic_id)
+        state = None if topic is None else topic.partitions.get(unified.topic_partition.partition)
+        if state is None:
+            return
+        if not self._placing.is_told and is_given_up(state, self._services.node_id):
+            self._services.on_data_lost()
+        self._placing.tell(unified, state)
+        if unified.partition.follower is not None:
+            self._rest(unified)
+
+    def _rest(self, unified: UnifiedLog) -> None:
+        self._copy_no_longer(unified)
+        unified.partition.resign()
 
     def _copy_no_longer(self, unified: UnifiedLog) -> None:
         copying = self._services.copying
@@ -325,6 +340,7 @@ class HostedPartitions:
         )
         self._note_loss(opened, state)
         unified = UnifiedLog(partition, services.metrics.topic(topic.name))
+        unified.on_damaged = self._damaged
         partition.watchers.add(partial(services.purgatory.check, unified))
         if services.copying is not None:
             partition.end_watchers.add(partial(services.purgatory.check, partition))
@@ -332,36 +348,30 @@ class HostedPartitions:
         if leads:
             self._lead(partition, state)
         self.table.add(unified)
-        self._tell_place(topic.topic_id, unified, state)
+        self._placing.tell(unified, state)
         self._opening.sync_recovered(opened, partition)  # the first append waits for it
         if leads:
             services.on_led(unified, opened.led)
         elif state.leader >= 0:
-            self._copy(partition, state)
+            self._copy(unified, state)
         for missing in opened.log.missing_ranges():
             log.error("%s", unified.missing_sentence(missing))
 
-    def _tell_place(self, topic_id: Uuid, unified: UnifiedLog, state: PartitionImage) -> None:
-        """Until the controller knows the directory of a replica, it cannot tell that the replica is gone with it."""
-        services, number = self._services, unified.topic_partition.partition
-        if services.placements is None or services.image().features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
-            return
-        directory = services.directories.of(unified.partition.directory).directory_id
-        if services.node_id not in state.replicas or state.directory_of(services.node_id) == directory:
-            services.placements.gone(topic_id, number)
-        else:
-            services.placements.placed(topic_id, number, directory)
-
     def _note_loss(self, opened: OpenedLog, state: PartitionImage) -> None:
         """A replica whose log ends below its mark, or has a hole, may not be elected for what it had."""
-        log_ = opened.log
+        log_, node_id = opened.log, self._services.node_id
         mark = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
-        is_whole = log_.log_end_offset >= mark and not any(True for _ in log_.missing_ranges())
-        if is_whole or len(state.replicas) == 1:
+        has_hole = any(True for _ in log_.missing_ranges())
+        if len(state.replicas) == 1 or not (has_hole or log_.log_end_offset < mark):
             return
         text = "%s has lost records that were committed: it ends at %d, its mark was %d"
         log.error(text, log_.topic_partition, log_.log_end_offset, mark)
-        self._services.on_data_lost()
+        ends_early = log_.log_end_offset < mark and node_id in {
+            *state.in_sync_replicas,
+            *state.eligible_leader_replicas,
+        }
+        if ends_early or (has_hole and is_given_up(state, node_id) and not self._placing.is_told):
+            self._services.on_data_lost()
 
     def _lead(self, partition: Partition, state: PartitionImage) -> None:
         partition.lead(
@@ -377,8 +387,7 @@ class HostedPartitions:
         services = self._services
         self._copy_no_longer(unified)
         services.on_released(unified)
-        if services.placements is not None:
-            services.placements.gone(unified.topic_id, unified.topic_partition.partition)
+        self._placing.gone(unified)
         self.table.remove(unified)
         unified.partition.close()
         unified.log.abandon()

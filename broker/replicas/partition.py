@@ -14,6 +14,7 @@ time, or dies with it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
@@ -29,6 +30,8 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Partition"]
+
+log = logging.getLogger(__name__)
 
 NO_EPOCH = -1
 """The leader epoch of a partition that has had no role yet."""
@@ -98,6 +101,16 @@ class Partition:
     def is_behind(self) -> bool:
         """Whether the high watermark has yet to reach the start of the leader's epoch: consumers may have read further."""
         return self.leader is not None and not self.leader.state.epoch_established
+
+    @property
+    def others_have_it(self) -> bool:
+        """Whether other replicas have all that is committed, as far as the role knows."""
+        return self.follower is not None or (self.leader is not None and len(self.leader.state.in_sync) > 1)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the disk has lost a range of the log."""
+        return bool(self.log.recovery.missing) and bool(self.log.missing_ranges())
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if the client believes in another epoch (KIP-320)."""
@@ -221,6 +234,26 @@ class Partition:
         self.leader_epoch = leader_epoch
         self._end_leading()
         return self.follower
+
+    def cut_before_damage(self) -> bool:
+        """End the log before what the disk has lost, to copy it again; False if the disk fails, which is reported."""
+        log_, end = self.log, self.log.log_end_offset
+        try:
+            kept = log_.cut_before_damage(self._clock.wall_ms())
+        except OSError as error:
+            self.directory.report(error, self)
+            return False
+        log.warning(
+            "%s: %d records from offset %d on are copied again from its leader, for the disk has lost some of them%s",
+            self.topic_partition,
+            end - log_.log_end_offset,
+            log_.log_end_offset,
+            "" if kept is None else f"; the damaged bytes are kept in {kept}",
+        )
+        self.high_watermark = min(self.high_watermark, log_.log_end_offset)
+        log_.producer_state.on_high_watermark(self.high_watermark)  # they were read anew
+        self.wake()
+        return True
 
     def resign(self) -> None:
         """Neither lead nor follow: waiting appends fail with NOT_LEADER_OR_FOLLOWER, waiting readers hear of it."""

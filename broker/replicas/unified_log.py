@@ -23,7 +23,7 @@ from stratalog.broker.replicas.missing_sentence import missing_sentence
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.runtime.metrics import TopicMetrics
 from stratalog.hot.log.log import Log
-from stratalog.hot.log.read import check_batches
+from stratalog.hot.log.read import LocalRead, check_batches
 from stratalog.hot.log.times import ScanOn
 from stratalog.hot.recovery.missing import MissingRange
 from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset
@@ -131,13 +131,15 @@ class LogRead:
 class UnifiedLog:
     """A hosted partition together with its archive."""
 
-    __slots__ = ("asked", "metrics", "partition", "remote", "topic_id", "topic_partition")
+    __slots__ = ("asked", "metrics", "on_damaged", "partition", "remote", "topic_id", "topic_partition")
 
     def __init__(self, partition: Partition, metrics: TopicMetrics, remote: RemoteReader | None = None) -> None:
         self.partition = partition
         self.metrics = metrics
         self.remote = remote
         self.asked = AskedOffsets()
+        self.on_damaged: Callable[[UnifiedLog], None] = _nothing_follows
+        """Called when a range has been found that this disk has lost."""
         self.topic_partition: TopicPartition = partition.topic_partition
         self.topic_id: Uuid = partition.topic_id
 
@@ -173,9 +175,7 @@ class UnifiedLog:
             return self._read_remote(reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch)
         try:
             local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
-            if offset < log.active_base_offset and self.asked.again(offset):
-                frozen = local.parts if local.next_offset <= log.active_base_offset else local.parts[:-1]
-                check_batches(frozen)
+            self._check_again(reader, offset, local)
         except (MissingRange, UnreadableBatch) as damage:
             missing = self.missing_after(damage)
             if offset < missing.base_offset:  # what comes before is sound
@@ -192,22 +192,33 @@ class UnifiedLog:
             found.aborted = aborted_entries(entries, offset, local.next_offset)
         return found
 
+    def _check_again(self, reader: object, offset: int, local: LocalRead) -> None:
+        """Check what is read once more: of frozen segments, and of the active one by the same reader. Raises `UnreadableBatch`."""
+        active = self.log.active_base_offset
+        if offset < active:
+            if self.asked.again(offset):
+                check_batches(local.parts if local.next_offset <= active else local.parts[:-1])
+        elif self.partition.others_have_it and self.asked.again(hash((reader, offset))):
+            check_batches(local.parts)
+
     def missing_after(self, damage: MissingRange | UnreadableBatch) -> MissingRange:
         """The range that cannot be read from the disk because of the damage a reader met there; logs it.
 
-        Raises ``damage`` itself if it is none of a frozen segment, and `OSError`.
+        Raises ``damage`` itself if it is of the active segment and no other replica has its records, and `OSError`.
         """
         if isinstance(damage, MissingRange):
             return damage
-        missing = self.log.set_aside(damage)
+        missing = self.log.set_aside(damage, rolls=self.partition.others_have_it)
         if missing is None:
             raise damage
         log.error("%s", self.missing_sentence(missing))
+        self.on_damaged(self)
         return missing
 
     def missing_sentence(self, missing: MissingRange) -> str:
         """The words about a range that this disk has lost."""
-        return missing_sentence(self.topic_partition, None if self.remote is None else self.remote.end_offset, missing)
+        remote_end = None if self.remote is None else self.remote.end_offset
+        return missing_sentence(self.topic_partition, remote_end, missing, others_have_it=self.partition.others_have_it)
 
     def _archived(self, offset: int) -> bool:
         return self.remote is not None and self.remote.start_offset <= offset < self.remote.end_offset
@@ -323,6 +334,10 @@ class UnifiedLog:
     def _deeper(self) -> RemoteReader | None:
         """The archive, where it reaches further back than the local disk."""
         return self.remote if self.log_start_offset < self.log.local_log_start_offset else None
+
+
+def _nothing_follows(_damaged: UnifiedLog) -> None:
+    """Only what is hosted is put in order."""
 
 
 def _is_before(one: TimestampOffset, other: TimestampOffset) -> bool:

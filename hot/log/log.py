@@ -26,6 +26,7 @@ from stratalog.hot.log.aborted import find_aborted
 from stratalog.hot.log.append import AppendInfo, LogAppender
 from stratalog.hot.log.close import abandon, begin_close, summarise
 from stratalog.hot.log.compaction import LogCompaction
+from stratalog.hot.log.damage import cut_before_damage, missing_ranges, set_aside
 from stratalog.hot.log.parts import LogParts
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.read import LocalRead, read_slices
@@ -33,10 +34,9 @@ from stratalog.hot.log.restart import quarantine_and_restart, restart
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.log.times import ScanOn, max_timestamp_search, timestamp_search
 from stratalog.hot.log.truncate import discard_unwritten, truncate_to
-from stratalog.hot.recovery.missing import MissingPlace, MissingRange, missing_range
+from stratalog.hot.recovery.missing import MissingRange
 from stratalog.hot.recovery.opening import LEADER_EPOCH_MAX, LoadedLog, OpenRequest
 from stratalog.hot.recovery.recovery import load_log
-from stratalog.hot.recovery.set_aside import SetAside
 from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset
 from stratalog.hot.segments.log_summary import LogSummary
 from stratalog.hot.segments.scan import OFFSET_MAX, UnreadableBatch
@@ -317,17 +317,11 @@ class Log:
 
     def missing_ranges(self) -> list[MissingRange]:
         """The ranges that were damaged on this disk and cannot be read from it, in the order in which they were found."""
-        segments = self._segments
-        found = [one for one in self.recovery.missing if segments[segments.floor(one.base_offset)] is one]
-        return [missing_range(one) for one in found if one.next_offset > self.start.offset]
+        return missing_ranges(self._parts, self.recovery)
 
-    def set_aside(self, damage: UnreadableBatch) -> MissingRange | None:
-        """Serve a frozen segment up to its first bad batch. Returns the missing range or None. Raises `OSError`."""
-        place = self._parts.place
-        missing = MissingPlace(place.files, place.directory, place.config, place.cache)
-        segment = SetAside(missing, self._segments, self.gaps_below).carry_out(damage)
-        self.recovery.missing += [segment] if segment else []
-        return missing_range(segment) if segment else None
+    def set_aside(self, damage: UnreadableBatch, *, rolls: bool = False) -> MissingRange | None:
+        """Serve a frozen segment up to its first bad batch, as `hot.log.damage.set_aside`. Raises `OSError`."""
+        return set_aside(self._parts, self.recovery, damage, rolls=rolls)
 
     def timestamp_search(self, timestamp_ms: int, from_offset: int, *, max_offset: int) -> BatchSearch | ScanOn | None:
         """The first local batch that may hold a record at or after ``timestamp_ms`` in ``[from_offset, max_offset)``.
@@ -363,6 +357,10 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Remove every batch with a record at or above ``offset``; see `hot.log.truncate`. Raises `OSError`."""
         truncate_to(self._parts, offset)
+
+    def cut_before_damage(self, now_ms: int) -> str | None:
+        """End before the first missing range, as `hot.log.damage.cut_before_damage`. Raises `OSError`."""
+        return cut_before_damage(self._parts, self.recovery, now_ms)
 
     def truncate_fully_and_start_at(
         self,

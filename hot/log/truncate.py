@@ -1,6 +1,7 @@
 """Cuts the end of a log off: truncates to any offset, and drops batches that could not be written.
 
-An offset may lie on a batch border, inside a batch, or where offsets are missing. A disk that fails half way leaves a log
+An offset may lie on a batch border, inside a batch, or where offsets are missing. In a range that the disk has lost, the log
+ends before the range: whoever copies it again asks for all of it. A disk that fails half way leaves a log
 that takes no appends. It knows where it was to end, and `discard_unwritten` cuts it there.
 """
 
@@ -9,8 +10,10 @@ from __future__ import annotations
 from stratalog.hot.log.parts import LogParts
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.restart import restart
+from stratalog.hot.recovery.missing import MISSING
 from stratalog.hot.segments.segment import Segment
 from stratalog.hot.segments.segment_indexes import SegmentIndexes
+from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.producer_snapshot import ProducerEntry
 
 __all__ = ["discard_unwritten", "truncate_to"]
@@ -33,6 +36,7 @@ def truncate_to(parts: LogParts, offset: int) -> None:
 
 def _truncate(parts: LogParts, offset: int) -> None:
     segments, start = parts.segments, parts.start
+    offset = _before_missing(segments, offset)
     segment = segments[segments.floor(offset)]
     located = segment.locate(offset)
     border = offset if located is None else min(offset, located[1].base_offset)
@@ -47,6 +51,15 @@ def _truncate(parts: LogParts, offset: int) -> None:
     if batches_end < border:
         _go_on_at(parts, border)
     parts.cycles.sync_names()
+
+
+def _before_missing(segments: SegmentList, offset: int) -> int:
+    """Where the log may end at or below ``offset``: not in a range that is missing."""
+    for number in range(segments.floor(offset), -1, -1):
+        if segments[number].missing is None:
+            break
+        offset = segments[number].base_offset
+    return offset
 
 
 def _batches_end(segment: Segment, border: int) -> int:
@@ -123,7 +136,10 @@ def _cut(parts: LogParts, offset: int) -> None:
     """
     segments, tail = parts.segments, parts.tail
     tail.written_offset = min(tail.written_offset, offset)
-    for number in range(len(segments) - 1, segments.floor(offset), -1):
+    last = segments.floor(offset)
+    if last and segments[last].missing is not None:  # the segment before it ends there, and is the active one
+        last -= 1
+    for number in range(len(segments) - 1, last, -1):
         tail.unseal(segments[number])
         parts.doomed.doom_durably(segments[number])
         segments.remove_from(number)
@@ -162,3 +178,6 @@ def _cut_segment(place: LogPlace, segment: Segment, offset: int) -> None:
     # Last, for a file that is shorter than its segment cannot be cut once more.
     segment.file.truncate(position)
     segment.file.fdatasync()  # the next append must not mix with what was cut
+    if segment.missing is not None:
+        place.files.unlink(segment.path(MISSING))
+        segment.missing = None

@@ -13,6 +13,7 @@ from stratalog.metadata.controller.broker_changes import present_registration
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.controller.partition_change import PartitionTarget, partition_change
 from stratalog.metadata.image.decision import Decision, Steps, at_once
+from stratalog.metadata.image.directory_ids import LOST
 from stratalog.metadata.image.features import DIRECTORIES_SINCE
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topics_image import PartitionImage
@@ -54,16 +55,28 @@ def assigning_replicas_to_directories(
         if broker_id not in state.replicas:
             codes.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             continue
-        is_lost = not view.image.brokers.serves(broker_id, directory)
-        target = PartitionTarget(
-            directories={broker_id: directory}, lost=frozenset({broker.broker_id}) if is_lost else frozenset()
-        )
+        is_lost = not view.image.brokers.serves(broker.broker_id, directory)
+        target = _lost(state, broker_id, directory) if is_lost else PartitionTarget(directories={broker_id: directory})
         record = partition_change(key.topic_id, key.number, state, target, rules(topic.name))
         if record is not None:
             records.append(record)
             now[key] = state.changed(record)
         codes.append(ErrorCode.NONE)
     return Decision(tuple(records), tuple(codes), is_atomic=False)
+
+
+def _lost(state: PartitionImage, broker_id: int, directory: Uuid) -> PartitionTarget:
+    """The state of a partition without a replica that cannot be served.
+
+    In no directory that ever was lies a replica whose broker gives it up, as its log is damaged. It goes on if it is the last
+    that has everything, and so stays in the set, without a leader until its broker names its directory again. Else the leader
+    epoch rises, also for another leader: fetches that it sent before it cut its log, and that come late, count nothing.
+    """
+    others = {*state.in_sync_replicas, *state.eligible_leader_replicas} - {broker_id}
+    directories = {broker_id: directory}
+    if directory == LOST and not others:
+        return PartitionTarget(directories=directories, in_sync_replicas=())
+    return PartitionTarget(directories=directories, lost=frozenset({broker_id}), raises_leader_epoch=directory == LOST)
 
 
 assign_replicas_to_directories = at_once(assigning_replicas_to_directories)

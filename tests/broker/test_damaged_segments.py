@@ -118,7 +118,7 @@ class Bucket:
 
 
 def served(log, bucket) -> UnifiedLog:
-    partition = SimpleNamespace(log=log, topic_partition=NAME, topic_id=bytes(16))
+    partition = SimpleNamespace(log=log, others_have_it=False, topic_partition=NAME, topic_id=bytes(16))
     return UnifiedLog(partition, SimpleNamespace(), bucket)
 
 

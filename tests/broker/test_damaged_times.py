@@ -50,7 +50,12 @@ def served(tmp_path, archived, harm):
     harm(data, [position for position, _ in iter_headers(data)][2])
     path.write_bytes(data)
     partition = SimpleNamespace(
-        log=log, topic_partition=log.topic_partition, topic_id=bytes(16), high_watermark=31, last_stable_offset=31
+        log=log,
+        others_have_it=False,
+        topic_partition=log.topic_partition,
+        topic_id=bytes(16),
+        high_watermark=31,
+        last_stable_offset=31,
     )
     return UnifiedLog(partition, SimpleNamespace(), Archive(archived))
 

@@ -6,16 +6,19 @@ import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
 from stratalog.broker.network.server import Server
+from stratalog.broker.replicas.in_sync import NO_FOLLOWERS
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.log_opening import OpenedLog
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.runtime.slices import to_the_end
-from stratalog.metadata.image.directory_ids import UNASSIGNED
+from stratalog.hot.segments.scan import UnreadableBatch
+from stratalog.metadata.image.directory_ids import LOST, UNASSIGNED
+from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import RemoveTopicRecord
@@ -266,7 +269,7 @@ def test_places_of_replicas_are_reported_until_the_image_names_them(broker):
         def gone(self, topic_id, partition):
             told.pop((topic_id, partition), None)
 
-    hosted._services = replace(hosted._services, placements=Placements())
+    hosted._placing._placements = Placements()
     broker.create("t", 2)
     topic = broker.node.image.topics.by_name["t"]
     (mine,) = [one.directory_id for one in broker.node.directories.online]
@@ -321,3 +324,46 @@ def test_a_replica_that_ends_below_its_mark_is_reported(broker, replicas, mark, 
     broker.run(lambda: hosted._note_loss(opened, state))
     assert len(heard) == told
     assert ("has lost records that were committed" in caplog.text) == bool(told)
+
+
+def test_a_damaged_copy_takes_nothing_until_a_committed_record_has_it_as_lost(broker):
+    """A leader serves on, a follower rests; then it is cut, and copied from the new leader."""
+    broker.create("t")
+    for number in range(4):
+        broker.produce("t", b"value %d" % number)
+    hosted, unified, me = broker.node.hosted, broker.partition("t"), broker.node.node_id
+    followed, placed = [], []
+    copying = SimpleNamespace(
+        asking=NO_FOLLOWERS,
+        broker_epoch=1,
+        follow=lambda role: followed.append(role.position.offset),
+        release=lambda _key: followed.append("released"),
+    )
+    hosted._services = replace(hosted._services, copying=copying)
+    hosted._placing._placements = SimpleNamespace(placed=lambda *told: placed.append(told[2]), gone=lambda *_: None)
+    topic = broker.node.image.topics.by_name["t"]
+    (mine,) = topic.partitions[0].directories
+
+    def follow(leader, in_sync, epoch, directory=mine):
+        directories = (directory, b"o" * 16)
+        state = PartitionImage((me, me + 1), in_sync, leader, leader_epoch=epoch, directories=directories)
+        broker.run(lambda: hosted._follow(topic, 0, state))
+
+    path = Path(unified.log.directory, "00000000000000000000.log")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"value 2")] ^= 1
+    path.write_bytes(content)
+    follow(me + 1, (me + 1, me), 8)
+    assert followed == [4]
+    broker.run(lambda: broker.node.report_corruption(unified, UnreadableBatch(str(path), len(content) - 1, "")))
+    assert unified.partition.is_damaged
+    follow(me + 1, (me + 1, me), 9)
+    assert unified.partition.follower is None
+    follow(me + 1, (me + 1,), 10)
+    assert unified.partition.follower is None
+    assert placed == [LOST, LOST]
+    follow(me + 1, (me + 1,), 11, LOST)
+    assert unified.partition.follower is not None
+    assert followed == [4, "released", 2]
+    assert placed[2:] == [mine]
+    assert unified.log.log_end_offset == 2

@@ -100,6 +100,7 @@ def local():
 def unified(local):
     partition = SimpleNamespace(
         log=local,
+        others_have_it=False,
         topic_partition=local.topic_partition,
         topic_id=local.topic_id,
         high_watermark=HIGH_WATERMARK,

@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.metadata.controller.assign_replicas import Placed, assign_replicas_to_directories
-from stratalog.metadata.image.directory_ids import UNASSIGNED
+from stratalog.metadata.image.directory_ids import LOST, UNASSIGNED
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import FeatureLevelRecord
@@ -69,3 +69,37 @@ def test_another_incarnation_and_a_level_without_directories_are_refused(one):
     with pytest.raises(KafkaError) as caught:
         assign(one, (0, A))
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_replica_that_its_broker_gives_up_leaves_both_sets_in_an_epoch_of_its_own(one):
+    """Its log is damaged: it is about to cut what it has acknowledged. Fetches of before count no more."""
+    epoch = one.state().leader_epoch
+    assert assign(one, (0, LOST)) == [ErrorCode.NONE]
+    assert one.sets() == (2, (2,), ())
+    assert one.state().leader_epoch == epoch + 1
+    assert assign(one, (0, A)) == [ErrorCode.NONE]
+    assert one.sets() == (2, (2,), ())
+
+
+def test_a_follower_that_is_given_up_raises_the_epoch_of_its_leader(one):
+    """A fetch that it sent before may still be on its way."""
+    one.topic("u", (2, 1))
+    placed = [Placed(PartitionKey(one.image.topics.by_name["u"].topic_id, 0), LOST)]
+    one.do(assign_replicas_to_directories(one.view, 1, one.image.brokers.brokers[1].epoch, placed))
+    assert one.sets("u") == (2, (2,), ())
+    assert one.state("u").leader_epoch == 1
+
+
+@pytest.mark.parametrize("elr", [False, True])
+def test_the_last_that_has_everything_is_not_given_up(world, elr):
+    """The others have left since it was reported: it stays, and leads again as soon as its broker names its directory."""
+    one = world(elr=elr, minimum=2)
+    one.start(1, 2)
+    one.topic("t", (1, 2))
+    one.tick(20_000, 1)
+    one.restart(2, is_clean=False)
+    assert one.sets() == (1, (1,), ())
+    assert assign(one, (0, LOST)) == [ErrorCode.NONE]
+    assert one.sets()[0] == -1
+    assert assign(one, (0, one.image.brokers.brokers[1].directories[0])) == [ErrorCode.NONE]
+    assert one.sets() == (1, (1,), ())

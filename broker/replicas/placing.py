@@ -1,0 +1,92 @@
+"""Tells the controller in which directories replicas lie, and which of them the disk has damaged.
+
+A replica that has lost a range of its log is reported as lost, while there are others that have everything. One committed record
+then takes it out of the in-sync and the eligible replicas, moves its leadership, and raises the leader epoch, so that
+fetches of before count nothing. Only then it cuts its log, copies it again, and names its directory (rule 19 of the
+cluster's design):
+
+.. code-block:: text
+
+    damaged -- report LOST --> image: LOST, in neither set -- cut, quarantine, report the directory --> copied
+
+Where it is the last that counts it goes on with a hole. Source: KIP-858.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.metadata.image.directory_ids import LOST
+from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.image.topics_image import PartitionImage
+from stratalog.wire.topic import Uuid
+
+__all__ = ["Placements", "Placing", "is_given_up"]
+
+
+class Placements(Protocol):
+    """Tells the controller where replicas lie: `DirectoryReports`."""
+
+    def placed(self, topic_id: Uuid, partition: int, directory: Uuid, /) -> None:
+        """Report a replica that the image has in no directory, or in another one."""
+
+    def gone(self, topic_id: Uuid, partition: int, /) -> None:
+        """Do not report a replica any more: it is not here, or the image names its directory."""
+
+
+def is_given_up(state: PartitionImage, node_id: int) -> bool:
+    """Whether a damaged replica is to be copied again: others have everything, and one of them leads or can."""
+    counted = {*state.in_sync_replicas, *state.eligible_leader_replicas}
+    return len(counted) > 1 if node_id in counted else state.leader >= 0
+
+
+class Placing:
+    """The places of one broker's replicas."""
+
+    def __init__(
+        self,
+        placements: Placements | None,
+        *,
+        node_id: int,
+        directories: Directories,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        """``placements`` is None for a cluster of one broker."""
+        self._placements = placements
+        self._node_id = node_id
+        self._directories = directories
+        self._image = image
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the cluster's metadata have directories."""
+        return self._placements is not None and self._image().features.get(METADATA_VERSION, 0) >= DIRECTORIES_SINCE
+
+    def tell(self, unified: UnifiedLog, state: PartitionImage) -> None:
+        """Until the controller knows the directory of a replica, it cannot tell that the replica is gone with it."""
+        if self._placements is None or not self.is_told:
+            return
+        topic_id, number, node_id = unified.topic_id, unified.topic_partition.partition, self._node_id
+        directory = self._directories.of(unified.partition.directory).directory_id
+        if unified.partition.is_damaged and is_given_up(state, node_id):
+            directory = LOST
+        if node_id not in state.replicas or state.directory_of(node_id) == directory:
+            self._placements.gone(topic_id, number)
+        else:
+            self._placements.placed(topic_id, number, directory)
+
+    def may_cut(self, state: PartitionImage) -> bool:
+        """Whether a committed record has taken a damaged replica out of all sets, and no request of before can put it back."""
+        node_id = self._node_id
+        if node_id in state.in_sync_replicas or node_id in state.eligible_leader_replicas:
+            return False
+        return not self.is_told or state.directory_of(node_id) == LOST
+
+    def gone(self, unified: UnifiedLog) -> None:
+        """The replica is not here any more."""
+        if self._placements is not None:
+            self._placements.gone(unified.topic_id, unified.topic_partition.partition)

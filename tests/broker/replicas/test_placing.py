@@ -1,0 +1,107 @@
+"""What a broker tells of the places of its replicas, and when a damaged one may be cut."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.replicas.placing import Placing, is_given_up
+from stratalog.metadata.image.directory_ids import LOST, UNASSIGNED
+from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
+from stratalog.wire.topic import TopicPartition
+
+ME, MINE = 1, b"m" * 16
+ID = b"i" * 16
+
+
+class Told:
+    """The reports, as the controller is to get them."""
+
+    def __init__(self):
+        self.places = {}
+
+    def placed(self, topic_id, partition, directory):
+        self.places[topic_id, partition] = directory
+
+    def gone(self, topic_id, partition):
+        self.places.pop((topic_id, partition), None)
+
+
+class Bench:
+    """One replica of this broker."""
+
+    def __init__(self, level=20):
+        self.told, self.image = Told(), SimpleNamespace(features={"metadata.version": level})
+        directories = SimpleNamespace(of=lambda _writer: SimpleNamespace(directory_id=MINE))
+        self.placing = Placing(self.told, node_id=ME, directories=directories, image=lambda: self.image)
+        self.partition = SimpleNamespace(directory=None, is_damaged=False)
+        self.unified = SimpleNamespace(topic_id=ID, topic_partition=TopicPartition("t", 0), partition=self.partition)
+
+    def tell(self, state):
+        self.placing.tell(self.unified, state)
+        return self.told.places.get((ID, 0))
+
+
+def state(in_sync, leader, directory=MINE, eligible=()):
+    return PartitionImage(
+        (1, 2, 3),
+        tuple(in_sync),
+        leader,
+        directories=(directory, b"b" * 16, b"c" * 16),
+        eligible_leader_replicas=eligible,
+    )
+
+
+@pytest.mark.parametrize(
+    ("present", "given_up"),
+    [
+        (state((1, 2), 1), True),
+        (state((1,), 1), False),
+        (state((1,), 1, eligible=(2,)), True),
+        (state((1,), NO_LEADER), False),
+        (state((2,), 2), True),
+        (state((2, 3), 2), True),
+        (state((), NO_LEADER), False),
+        (state((2,), 2, eligible=(1,)), True),
+    ],
+)
+def test_a_damaged_replica_is_given_up_while_others_have_everything(present, given_up):
+    """The last that counts goes on, and so does one that could only be elected for want of any other."""
+    assert is_given_up(present, ME) is given_up
+    one = Bench()
+    assert one.tell(present) is None
+    one.partition.is_damaged = True
+    assert one.tell(present) == (LOST if given_up else None)
+
+
+def test_a_replica_that_is_whole_again_has_its_directory_told():
+    """Also one that was not given up after all: the others left meanwhile."""
+    one = Bench()
+    assert one.tell(state((2,), 2, LOST)) == MINE
+    one.partition.is_damaged = True
+    assert one.tell(state((1,), NO_LEADER, LOST)) == MINE
+    assert one.tell(state((2,), 2, LOST)) is None
+
+
+@pytest.mark.parametrize(
+    ("present", "level", "may_cut"),
+    [
+        (state((2,), 2, LOST), 20, True),
+        (state((2,), 2), 20, False),
+        (state((1, 2), 2, LOST), 20, False),
+        (state((2,), 2, LOST, eligible=(1,)), 20, False),
+        (state((2,), 2, UNASSIGNED), 16, True),
+        (state((1, 2), 2, UNASSIGNED), 16, False),
+    ],
+)
+def test_a_damaged_replica_is_cut_when_a_committed_record_has_it_as_lost_and_in_no_set(present, level, may_cut):
+    """One that is outside may have been let in by a request that is still on its way: LOST raises the leader epoch."""
+    assert Bench(level).placing.may_cut(present) is may_cut
+
+
+def test_nothing_is_told_where_the_metadata_have_no_directories():
+    """Below level 17, and in a cluster of one broker."""
+    assert Bench(16).tell(state((1, 2), 1, UNASSIGNED)) is None
+    alone = Placing(None, node_id=ME, directories=SimpleNamespace(), image=SimpleNamespace)
+    alone.tell(SimpleNamespace(), state((1,), 1))
+    alone.gone(SimpleNamespace())
+    assert not alone.is_told
