@@ -67,6 +67,7 @@ class LocalNodes:
             cluster_id=uuid_text(new_topic_id()),
             directory_ids=[new_topic_id() for _ in range(count)],
             bucket_url=f"file://{folder}/bucket",
+            replicas=1,  # a cell that measures replicas asks for them
             settings={"stratalog.ballast.bytes": "0", **(settings or {})},
         )
         make_cluster(layout, now_ms=time.time_ns() // 1_000_000)

@@ -19,12 +19,8 @@ __all__ = ["HOST", "NODES_MAX", "ClusterLayout", "NodeLayout", "NodePorts", "clu
 HOST: Final = "127.0.0.1"
 NODES_MAX: Final = 9
 """More voters than this make elections slower and no cluster safer; one machine has to run them all."""
-_INTERNAL_TOPICS: Final[Mapping[str, str]] = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
-"""The nodes share a disk: more copies of groups and transactions would be no safer. Kafka's defaults would ask for three."""
+REPLICAS_MAX: Final = 3
+"""Kafka's advice for copies of a partition; two of them have to be in sync."""
 _CONTROLLER: Final = "CONTROLLER"
 _CLIENTS: Final = "PLAINTEXT"
 _BROKERS: Final = "BROKERS"
@@ -83,11 +79,12 @@ def cluster_layout(
     cluster_id: str,
     directory_ids: Sequence[Uuid],
     bucket_url: str,
+    replicas: int = REPLICAS_MAX,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> ClusterLayout:
     """The files of a cluster below ``directory``, an absolute path; node ids count from 1 in the order of ``ports``.
 
-    ``directory_ids`` are new ids, one a node. ``settings`` stand in the file of every node and win over those made here.
+    ``directory_ids`` are new ids, one a node. Topics get ``replicas`` where there are as many nodes. ``settings`` stand in the file of every node and win over those made here.
     Raises `Invalid` for a number of nodes that cannot be.
     """
     if not 1 <= len(ports) <= NODES_MAX:
@@ -112,7 +109,7 @@ def cluster_layout(
                     "stratalog.bucket.url": bucket_url,
                     "stratalog.cache.dir": f"{directory}/node-{node_id}-cache",
                     "stratalog.http.listener": f"{HOST}:{each.http}",
-                    **_INTERNAL_TOPICS,
+                    **_copies(min(len(ports), replicas)),
                     **settings,
                 }
             ),
@@ -122,6 +119,18 @@ def cluster_layout(
     return ClusterLayout(
         cluster_id=cluster_id, initial_controllers=",".join(voters), bucket_url=bucket_url, nodes=nodes
     )
+
+
+def _copies(replicas: int) -> dict[str, str]:
+    """The replicas of every topic. Of three, one may be killed and nothing stops; of two, one in sync is enough for that."""
+    in_sync = str(max(replicas - 1, 1))
+    return {
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": in_sync,
+    }
 
 
 def _listeners(ports: NodePorts) -> dict[str, str]:

@@ -28,7 +28,13 @@ SETTINGS = {
     "offsets.topic.num.partitions": 6,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 0,
+    "default.replication.factor": 1,
+    "min.insync.replicas": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
 }
+"""One copy of each partition: what a killed broker coordinates and leads waits for it."""
 WAIT_SECONDS = 60
 
 AGAIN = {

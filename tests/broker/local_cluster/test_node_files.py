@@ -66,6 +66,15 @@ def test_settings_of_all_nodes_win():
     assert {config_of(node).bucket_url for node in layout.nodes} == {"s3://b/p"}
 
 
+@pytest.mark.parametrize(("count", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
+def test_topics_are_on_up_to_three_nodes_and_one_may_be_killed(count, replicas, in_sync):
+    """Those of clients and the internal ones; with one node away, acks=all is still answered."""
+    settings = laid_out([PORTS[0]] * count).nodes[0].settings
+    factors = ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+    assert [settings[name] for name in factors] == [str(replicas)] * 3
+    assert [settings[name] for name in ("min.insync.replicas", "transaction.state.log.min.isr")] == [str(in_sync)] * 2
+
+
 @given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=30))
 def test_a_properties_file_reads_back_as_its_settings(text):
     """Also blanks at the ends of a value, line ends and backslashes."""
