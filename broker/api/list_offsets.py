@@ -4,6 +4,9 @@ Behaviour: -1 high watermark (read_committed: last stable offset), -2 log start,
 timestamp, -4 local log start, -5 the last archived offset, -6 the first offset not yet archived; -5 and -6 are -1
 where nothing is archived. Times are exact records, looked up in the archive first where the local disk begins
 later; that part of an answer takes a GET or two and leaves when it is there. Large batches are opened in a worker.
+
+Replica id -2 is Kafka's debugging consumer: the latest offset is then the end of the log, and a follower answers for the ends
+of its copy, which is how far it has come.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ __all__ = ["API"]
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _READ_COMMITTED = 1
+_CONSUMER, _DEBUGGING = -1, -2
+_ENDS_OF_A_COPY = frozenset({LATEST, EARLIEST, EARLIEST_LOCAL})
 _NOT_AVAILABLE_SINCE = 5
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
@@ -100,7 +105,8 @@ class _Lookups:
     def __init__(self, context: Context, request: ListOffsetsRequest) -> None:
         self._context = context
         self._committed = request.isolation_level == _READ_COMMITTED
-        self._for_replica = request.replica_id >= 0
+        self._for_replica = request.replica_id != _CONSUMER
+        self._at_followers = request.replica_id == _DEBUGGING
         self._later: list[tuple[UnifiedLog, ListOffsetsPartitionResponse, int]] = []
         self._mentions = Counter(
             (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
@@ -124,8 +130,9 @@ class _Lookups:
             if self._mentions[topic, wanted.partition_index] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "A partition can be asked for once in a request.")
             unified = self._context.broker.partitions.readable_by_name(topic, wanted.partition_index)
-            unified.partition.check_leader_epoch(wanted.current_leader_epoch)
             timestamp = wanted.timestamp
+            if not (self._at_followers and timestamp in _ENDS_OF_A_COPY and unified.partition.is_copied):
+                unified.partition.check_leader_epoch(wanted.current_leader_epoch)
             if timestamp < EARLIEST_PENDING_UPLOAD or self._context.api_version < _SINCE.get(timestamp, 0):
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             if timestamp >= 0 or timestamp == MAX_TIMESTAMP:

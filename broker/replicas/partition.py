@@ -112,6 +112,11 @@ class Partition:
         """Whether the disk has lost a range of the log."""
         return bool(self.log.recovery.missing) and bool(self.log.missing_ranges())
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether this is a follower on a directory that works."""
+        return self.follower is not None and self.directory.offline is None
+
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if the client believes in another epoch (KIP-320)."""
         if self.leader is None or self.held_back is not None or self.directory.offline is not None:

@@ -13,13 +13,13 @@ DAY_MS = 86_400_000
 THEN_MS = 1_372_896_000_000  # 4 July 2013
 
 
-def ask(link, version, *timestamps, partition=0, epoch=-1, topic="t", isolation_level=0):
+def ask(link, version, *timestamps, partition=0, epoch=-1, topic="t", isolation_level=0, replica_id=-1):
     """One partition's answers for several timestamps, each in a request of its own."""
     answers = []
     for timestamp in timestamps:
         wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
         request = ListOffsetsRequest(
-            replica_id=-1,
+            replica_id=replica_id,
             isolation_level=isolation_level,
             topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
         )
@@ -172,3 +172,24 @@ def test_a_new_leader_that_is_behind_does_not_say_that_there_is_no_such_record(b
     assert (found.error_code, found.offset) == (0, 1)
     behind = ErrorCode.OFFSET_NOT_AVAILABLE
     assert [answer.error_code for answer in rest] == [behind, behind, behind, 0]
+
+
+def test_a_follower_tells_how_far_its_copy_goes_to_those_who_ask_for_that(broker):
+    """Replica id -2: the ends of the copy; a consumer, and a time, are sent to the leader. A leader says the end of its log."""
+    broker.create("t")
+    broker.produce("t", NewRecord(b"v", THEN_MS), NewRecord(b"w", THEN_MS))
+    partition = broker.partition("t", 0).partition
+    broker.run(lambda: partition.lead(1, 9, replicas=(1, 2), in_sync=(1, 2)))
+
+    def fall_behind():
+        partition.leader.state.high_watermark = partition.high_watermark = 1
+
+    broker.run(fall_behind)
+    assert ask(broker.link(), 11, -1, replica_id=-2)[0].offset == 2
+    broker.run(lambda: partition.follow(2, 10))
+    latest, earliest, local, by_time = ask(broker.link(), 11, -1, -2, -4, THEN_MS, replica_id=-2)
+    assert [(one.error_code, one.offset) for one in (latest, earliest, local)] == [(0, 2), (0, 0), (0, 0)]
+    assert by_time.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(broker.link(), 11, -1)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.run(lambda: partition.directory.fail(OSError(5, "broken")))
+    assert ask(broker.link(), 11, -1, replica_id=-2)[0].error_code != 0
