@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
 
 import click
 
 from stratalog.cli.command import ExampleGroup, broker_options
 from stratalog.cli.output import json_option, note, reports_errors, write_json, write_rows
+from stratalog.cli.topic_description import EXAMPLES, describe
 from stratalog.cli.values import setting_value
-from stratalog.client.admin import (
-    ConfigSource,
-    TopicConfig,
-    add_partitions,
-    alter_topic_configs,
-    create_topic,
-    delete_topics,
-    describe_topic_configs,
-)
-from stratalog.client.client import Client, ListedOffset, Topic
-from stratalog.client.reach import away_sentences, reached_partitions
+from stratalog.client.admin import add_partitions, alter_topic_configs, create_topic, delete_topics
+from stratalog.client.client import Client
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.topic import TopicPartition, uuid_text
+from stratalog.wire.topic import uuid_text
 
 __all__ = ["parse_assignments", "topic"]
-
-EARLIEST: Final = -2
-LATEST: Final = -1
 
 topic = ExampleGroup(
     "topic",
@@ -144,87 +132,7 @@ def list_topics(*, show_internal: bool, as_json: bool, bootstrap: str, timeout_s
     write_rows(rows, columns, as_json=as_json)
 
 
-@topic.command(
-    "describe", examples="stratalog topic describe orders\nstratalog topic describe orders --configs all --json"
-)
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
-@click.option(
-    "--configs", "which", type=click.Choice(["changed", "all"]), default="changed", show_default=True,
-    help="Settings that differ from their default, or all of them.",
-)  # fmt: skip
-@json_option
-@broker_options
-@reports_errors
-def describe(*, names: tuple[str, ...], which: str, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
-    """Show partitions, leaders, offsets and settings of topics."""
-    with Client(bootstrap, timeout_seconds) as client:
-        topics = client.refresh(names)
-        configs = describe_topic_configs(client, names)
-        led = [
-            TopicPartition(one.name, part.partition)
-            for one in topics
-            for part in one.partitions
-            if part.leader in client.brokers
-        ]
-        reached, away = reached_partitions(client, led)
-        starts = client.list_offsets(dict.fromkeys(reached, EARLIEST))
-        ends = client.list_offsets(dict.fromkeys(reached, LATEST))
-    for one in topics:
-        shown = [config for config in configs[one.name] if which == "all" or config.source != ConfigSource.DEFAULT]
-        rows = _partition_rows(one, starts, ends)
-        if as_json:
-            write_json(_description(one, shown, rows))
-        else:
-            _write_description(one, shown, rows)
-    for sentence in away_sentences(away):
-        note(f"Without offsets: {sentence}")
-
-
-def _partition_rows(
-    one: Topic, starts: Mapping[TopicPartition, ListedOffset], ends: Mapping[TopicPartition, ListedOffset]
-) -> list[dict[str, Any]]:
-    rows = []
-    for part in one.partitions:
-        start, end = (found.get(TopicPartition(one.name, part.partition)) for found in (starts, ends))
-        rows.append(
-            {
-                "partition": part.partition,
-                "leader": part.leader if part.leader >= 0 else None,
-                "leader_epoch": part.leader_epoch,
-                "replicas": list(part.replicas),
-                "in_sync": list(part.in_sync),
-                "log_start": start.offset if start else None,
-                "log_end": end.offset if end else None,
-            }
-        )
-    return rows
-
-
-def _description(one: Topic, configs: Iterable[TopicConfig], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "topic": one.name,
-        "topic_id": uuid_text(one.topic_id),
-        "internal": one.internal,
-        "partitions": rows,
-        "configs": {config.name: config.value for config in configs},
-        "config_sources": {config.name: config.source.name.lower() for config in configs},
-    }
-
-
-def _write_description(one: Topic, configs: Sequence[TopicConfig], rows: Sequence[Mapping[str, Any]]) -> None:
-    click.echo(f"{one.name}  id {uuid_text(one.topic_id)}  {len(one.partitions)} partitions")
-    for config in configs:
-        click.echo(f"  {config.name}={config.value}  ({config.source.name.lower()})")
-    columns = {
-        "partition": "PARTITION",
-        "leader": "LEADER",
-        "leader_epoch": "EPOCH",
-        "replicas": "REPLICAS",
-        "in_sync": "IN SYNC",
-        "log_start": "LOG START",
-        "log_end": "LOG END",
-    }
-    write_rows(rows, columns, as_json=False)
+topic.command("describe", examples=EXAMPLES)(describe)
 
 
 @topic.command(

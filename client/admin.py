@@ -124,11 +124,14 @@ def delete_topics(client: Client, names: Sequence[str]) -> None:
         _check(answer.name or "", answer.error_code, answer.error_message)
 
 
-def describe_topic_configs(client: Client, names: Iterable[str]) -> dict[str, list[TopicConfig]]:
-    """All settings of each topic, in the order the broker tells them. Raises `KafkaError`."""
+def describe_topic_configs(
+    client: Client, names: Iterable[str], keys: Sequence[str] | None = None
+) -> dict[str, list[TopicConfig]]:
+    """All settings of each topic, or those of ``keys``, in the order the broker tells them. Raises `KafkaError`."""
+    asked = None if keys is None else list(keys)
     request = DescribeConfigsRequest(
         resources=[
-            DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
+            DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=asked)
             for name in names
         ]
     )

@@ -72,6 +72,8 @@ class Partition:
     in_sync: tuple[int, ...]
     offline: tuple[int, ...]
     error_code: int = 0
+    eligible: tuple[int, ...] | None = None
+    """Replicas that may lead although they are not in sync (KIP-966); None where Metadata alone was asked."""
 
 
 @dataclass(frozen=True, slots=True)
