@@ -3,53 +3,22 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 
 import pytest
 
 from tests.java.mixed_nodes import MixedCluster
+from tests.java.steady_clients import SteadyProducer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(1200)]
 
 TOPIC = "steady"
-PAUSE_SECONDS = 0.005
 
 
-class SteadyProducer:
-    """librdkafka writes a record each few milliseconds, and keeps what was acknowledged: (partition, offset, value)."""
-
-    def __init__(self, clients, address: str) -> None:
-        self.acknowledged: list[tuple[int, int, str]] = []
-        self.failed: list[object] = []
-        self._producer = clients.producer(address)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._stop.wait(PAUSE_SECONDS):
-            self._producer.produce(TOPIC, b"librdkafka %d" % number, on_delivery=self._delivered)
-            self._producer.poll(0)
-            number += 1
-
-    def _delivered(self, error, message) -> None:
-        if error is not None:
-            self.failed.append(error)
-        else:
-            self.acknowledged.append((message.partition(), message.offset(), message.value().decode()))
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(60) == 0
-
-
-def of_java(program) -> list[tuple[int, int, str]]:
-    """Return the records that the verifiable producer reports as acknowledged."""
+def of_java(program) -> dict[tuple[int, int], bytes]:
+    """The records that the verifiable producer reports as acknowledged, by partition and offset."""
     sent = [event for event in program.events if event["name"] == "producer_send_success"]
-    return [(event["partition"], event["offset"], event["value"]) for event in sent]
+    return {(event["partition"], event["offset"]): event["value"].encode() for event in sent}
 
 
 def active(tools, mixed: MixedCluster) -> int:
@@ -86,7 +55,7 @@ def test_acknowledged_records_are_read_and_topics_are_created(tools, clients, cl
         "--acks",
         "-1",
     )
-    steady = SteadyProducer(clients, mixed.brokers)
+    steady = SteadyProducer(clients, mixed.brokers, TOPIC, 2)
     try:
         for name, victim in (("controller", active(tools, mixed)), ("idle", 12)):
             before = len(of_java(java)), len(steady.acknowledged)
@@ -103,12 +72,11 @@ def test_acknowledged_records_are_read_and_topics_are_created(tools, clients, cl
         steady.stop()
     assert not steady.failed
     read = {
-        (partition, row[0]): row[2].decode()
+        (partition, row[0]): row[2]
         for partition in (0, 1)
         for row in clients.read(mixed.nodes[11].address, TOPIC, partition)
     }
-    acknowledged = of_java(java) + steady.acknowledged
-    assert {(partition, offset): value for partition, offset, value in acknowledged}.items() <= read.items()
+    assert (of_java(java) | steady.acknowledged).items() <= read.items()
     assert len(set(read.values())) == len(read)  # nothing twice
     at = ("--bootstrap-server", mixed.nodes[11].address)
     listed = tools.run("TopicCommand", *at, "--list", "--exclude-internal").ok().split()
