@@ -7,12 +7,15 @@ import signal
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from bench.build import broker_environment
+from bench.processes import cpu_seconds_of_tree, pss_megabytes_of_tree
+from bench.servers import parse_metric
 from bench.watched_node import turn_ms_of
 from stratalog.broker.control.control_plane import new_topic_id
 from stratalog.broker.local_cluster.child_process import ChildProcess
@@ -53,7 +56,10 @@ class _Run:
 class LocalNodes:
     """``count`` nodes, each broker and controller, below ``folder``; leaving the context kills them."""
 
-    def __init__(self, folder: Path, *, count: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, count: int = 3, settings: Mapping[str, str] | None = None, watched: bool = True
+    ) -> None:
+        """``watched``: whether the turns of their loops are timed, which costs each turn a microsecond."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         chosen = choose_ports([0] * (3 * count))
@@ -73,6 +79,7 @@ class LocalNodes:
         make_cluster(layout, now_ms=time.time_ns() // 1_000_000)
         self._paths = {node.node_id: node.properties_path for node in layout.nodes}
         self._environment = broker_environment()
+        self._module = "bench.watched_node" if watched else "stratalog"
         self._runs: dict[int, _Run] = {}
         self.turns: list[Turn] = []
         """The long turns of all nodes so far."""
@@ -120,7 +127,7 @@ class LocalNodes:
         """Start these, or all that do not run."""
         for node_id in node_ids or [one for one in self.node_ids if one not in self.running]:
             run = self._runs[node_id] = _Run()
-            command = [sys.executable, "-m", "bench.watched_node", "serve", "--config", self._paths[node_id]]
+            command = [sys.executable, "-m", self._module, "serve", "--config", self._paths[node_id]]
             run.child = ChildProcess(
                 node_id, command, lambda event, run=run: self._take(run, event), environment=self._environment
             )
@@ -188,6 +195,21 @@ class LocalNodes:
         child = self._runs[node_id].child
         assert child is not None
         return child
+
+    def cpu_seconds(self, *node_ids: int) -> float:
+        """The CPU time that these nodes, or all that run, have used, with their workers."""
+        return sum(cpu_seconds_of_tree(self._child(one).pid) for one in node_ids or self.running)
+
+    def pss_megabytes(self, node_id: int) -> float:
+        """The memory of a node and its workers now, in 10**6 bytes."""
+        return pss_megabytes_of_tree(self._child(node_id).pid)
+
+    def metric(self, node_id: int, name: str, label: str = "") -> float:
+        """The sum of a figure of a node's ``/metrics`` over its labels, or over those with ``label``, as `name="value"`."""
+        address = f"http://{HOST}:{self._ports[node_id].http}/metrics"
+        with urllib.request.urlopen(address, timeout=_READY_SECONDS) as answer:
+            lines = [line for line in answer.read().decode().splitlines() if label in line]
+        return parse_metric("\n".join(lines), name)
 
     def quorum(self, asked: int | None = None) -> Quorum | None:
         """The quorum as a node describes it; None if it does not."""

@@ -34,6 +34,7 @@ from stratalog.broker.node_quorum import QuorumServices, open_node_quorum
 from stratalog.broker.node_start import start_or_abandon
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.directory_figures import add_directory_figures
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.led import Led
@@ -158,6 +159,7 @@ class Node:
         self.replication = assembly.new_replication(self, self.cluster)
         services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
         self.hosted = HostedPartitions(services, self._resolver(self.control.image))
+        add_directory_figures(self.metrics, self.directories.all)
         add_replica_figures(self.metrics, self.hosted.table, self.replication, self.clock)
         self.mount: Mount = assembly.new_mount(self)
         self.views = assembly.new_views(self)

@@ -10,17 +10,21 @@ from pathlib import Path
 
 from bench.outcome import Outcome
 from bench.settings import Settings, touch_memory
-from bench.versus import lifetimes, throughput
+from bench.versus import cluster, lifetimes, throughput
 from bench.versus.arena import Arena
 from bench.versus.kafka import kafka_jars
 from bench.versus.table import keep, measured, table
 
 _TOUCHED_BYTES = 3 << 30
+_ALONE = {**lifetimes.CELLS, **cluster.CELLS}
+"""Cells with brokers of their own."""
+_ON_DISK = frozenset({"durable", *cluster.CELLS})
+"""Cells with files that are synced: these have to be on a disk, wherever the rest is."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the cells that were asked for."""
-    names = [*throughput.CELLS, *lifetimes.CELLS]
+    names = [*throughput.CELLS, *_ALONE]
     parser = argparse.ArgumentParser(prog="python -m bench.versus", description=__doc__)
     parser.add_argument("--cells", default="", help=f"names or beginnings of names, of: {', '.join(names)}")
     parser.add_argument("--seconds", type=float, default=1.5, help="measured time of one raw run")
@@ -50,10 +54,9 @@ def _run(chosen: list[str], settings: Settings, place: Path) -> list[Outcome]:
             for name in together:
                 outcomes += measured(name, partial(throughput.CELLS[name], arena, settings.seconds))
     for name in chosen:
-        if name in lifetimes.CELLS:
-            # Durable files have to be on a disk, wherever the rest is.
-            with settings.folder(settings.disk if name == "durable" else place) as folder:
-                outcomes += measured(name, partial(lifetimes.CELLS[name], folder, settings.repetitions))
+        if name in _ALONE:
+            with settings.folder(settings.disk if name in _ON_DISK else place) as folder:
+                outcomes += measured(name, partial(_ALONE[name], folder, settings.repetitions))
     return outcomes
 
 

@@ -16,12 +16,12 @@ from stratalog.client.client import Client
 from stratalog.wire.errors import Retriable
 from stratalog.wire.messages.metadata import MetadataRequest
 
-__all__ = ["KafkaServer", "java", "kafka_jars"]
+__all__ = ["CLUSTER_ID", "HEAP", "KafkaServer", "free_port", "java", "kafka_jars"]
 
 HERE = Path(__file__).resolve().parent
 _READY_SECONDS = 120
-_HEAP = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-_CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+HEAP = ("-Xmx1g", "-Xms1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def kafka_jars() -> Path:
@@ -51,7 +51,8 @@ def java(*arguments: str, heap: tuple[str, ...] = ("-Xmx512m",)) -> list[str]:
     ]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine on which nothing listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -72,17 +73,15 @@ class KafkaServer(BrokerServer):
         if data.exists():  # its quorum is known by the port of the first start
             port = int(properties.read_text().split("listeners=PLAINTEXT://127.0.0.1:", 1)[1].split(",", 1)[0])
         else:
-            port = _free_port()
-            properties.write_text(_properties(data, port, _free_port(), settings or {}))
+            port = free_port()
+            properties.write_text(_properties(data, port, free_port(), settings or {}))
             data.mkdir(parents=True)
-            storage = java(
-                "kafka.tools.StorageTool", "format", "--standalone", "-t", _CLUSTER_ID, "-c", str(properties)
-            )
+            storage = java("kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(properties))
             subprocess.run(storage, check=True, capture_output=True)
         started = time.monotonic()
         with data.with_name(data.name + ".log").open("a") as log:
             process = subprocess.Popen(
-                java("kafka.Kafka", str(properties), heap=_HEAP),
+                java("kafka.Kafka", str(properties), heap=HEAP),
                 stdout=log,
                 stderr=log,
                 text=True,

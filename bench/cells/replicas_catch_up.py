@@ -1,0 +1,176 @@
+"""A follower that was away copies a gigabyte; one that has lost its partitions begins from the archive.
+
+Both come back while a producer sends 200 records a second to another topic of the same leader.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from bench.cell import Cell, Line
+from bench.local_nodes import LocalNodes
+from bench.outcome import Bound, Outcome
+from bench.replicated import Replicated, await_true
+from bench.settings import Settings
+from bench.steady_producer import SteadyProducer
+from bench.versus import clients
+from stratalog.client.client import Client
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["CELLS"]
+
+_MESSAGES: Final = 1_000_000
+_MESSAGE_BYTES: Final = 1024
+_QUIET_SECONDS: Final = 5.0
+_ARCHIVED_SECONDS: Final = 120.0
+_LOCAL_BYTES: Final = 16 << 20
+_LOCAL_START: Final = -4
+_ARCHIVED_SHARE: Final = 0.97
+_SENT: Final = "stratalog_network_sendfile_bytes_total"
+_SESSION: Final = {
+    "broker.session.timeout.ms": "3000",
+    "log.retention.check.interval.ms": "1000",
+    "remote.log.manager.task.interval.ms": "500",
+}
+
+_RATE = Line("replicas-catch-up", "rate of a follower 1 GB behind / hot read of librdkafka", Bound(">=", 0.8))
+_P99 = Line("replicas-catch-up-p99", "produce p99 meanwhile / quiet", Bound("<=", 2.0))
+_BYTES = Line("replicas-wiped-bytes", "MB from peers, partition of 1 GB, 97 % archived", Bound("<=", 150.0))
+_TIME = Line("replicas-wiped-time", "time until in sync / that of fetching all", Bound("<=", 0.1))
+
+
+class _Away:
+    """One follower of a topic that goes and comes back."""
+
+    def __init__(self, nodes: LocalNodes, topic: str, **configs: str) -> None:
+        self.nodes, self.topic = nodes, topic
+        self.topics = Replicated(nodes.bootstrap)
+        self.topics.create(topic, 1, **configs)
+        self.leader = self.topics.leader(topic)
+        active = nodes.active()
+        others = [one for one in nodes.node_ids if one != self.leader]
+        self.follower = next((one for one in others if one != active), others[0])
+
+    def fill(self) -> None:
+        """A gigabyte of records."""
+        clients.run(clients.start("produce", self.nodes.bootstrap, self.topic, _MESSAGES, _MESSAGE_BYTES))
+
+    def stop(self) -> None:
+        """The follower stops in order."""
+        self.nodes.terminate(self.follower)
+        self.nodes.wait_ended(self.follower)
+
+    def wipe(self) -> None:
+        """Its partition of the topic is gone from its disk."""
+        for found in (self.nodes.folder / f"node-{self.follower}").glob(f"{self.topic}-*"):
+            shutil.rmtree(found)
+
+    def sent_bytes(self) -> float:
+        """The file bytes that the other nodes have sent."""
+        return sum(self.nodes.metric(one, _SENT) for one in self.nodes.node_ids if one != self.follower)
+
+    def back(self) -> float:
+        """Start it; seconds from when it serves until it is in sync."""
+        self.nodes.start(self.follower)
+        self.nodes.wait_ready(self.follower)
+        await_true(lambda: self.topics.in_sync(self.topic) == 1, "all replicas are in sync")
+        return time.monotonic() - self.nodes.ready_at(self.follower)
+
+
+def _catch_up_at(folder: Path) -> list[Outcome]:
+    with LocalNodes(folder, settings=_SESSION, watched=False) as nodes:
+        nodes.start()
+        nodes.wait_ready()
+        away = _Away(nodes, "behind")
+        quiet = next(one for one in _named_by(away, 12) if away.topics.leader(one) == away.leader)
+        away.stop()
+        away.fill()
+        hot = clients.run(clients.start("consume", nodes.bootstrap, away.topic, _MESSAGES))["per_second"]
+        with SteadyProducer(nodes.bootstrap, quiet, per_second=200.0) as producer:
+            time.sleep(_QUIET_SECONDS)
+            begun = time.monotonic()
+            took = away.back()
+            ended = time.monotonic()
+        before, during = producer.p99_ms(begun - _QUIET_SECONDS + 1, begun), producer.p99_ms(ended - took, ended)
+    rate = _MESSAGES / took
+    megabytes = rate * _MESSAGE_BYTES / 1e6
+    print(
+        f"  in sync after {took:.2f} s ({megabytes:.0f} MB/s), hot read {hot * _MESSAGE_BYTES / 1e6:.0f} MB/s, "
+        f"p99 {before:.1f} ms quiet, {during:.1f} ms meanwhile",
+        file=sys.stderr,
+        flush=True,
+    )
+    return [
+        _RATE.outcome(rate / hot, megabytes_per_second=megabytes),
+        _P99.outcome(during / before, quiet_ms=before, meanwhile_ms=during),
+    ]
+
+
+def _named_by(away: _Away, count: int) -> list[str]:
+    """Topics that the producer may use: one of them has the same leader."""
+    names = [f"quiet-{number}" for number in range(count)]
+    for name in names:
+        away.topics.create(name)
+    return names
+
+
+def _wiped(away: _Away) -> tuple[float, float]:
+    """Seconds until a follower without its partition is in sync, and the bytes that the others have sent."""
+    away.stop()
+    away.wipe()
+    sent = away.sent_bytes()
+    took = away.back()
+    return took, away.sent_bytes() - sent
+
+
+def _wiped_at(folder: Path) -> list[Outcome]:
+    with LocalNodes(folder, settings=_SESSION, watched=False) as nodes:
+        nodes.start()
+        nodes.wait_ready()
+        whole = _Away(nodes, "whole")
+        whole.fill()
+        all_seconds, all_bytes = _wiped(whole)
+        whole.topics.delete(whole.topic)
+        tiered = _Away(
+            nodes,
+            "tiered",
+            remote_storage_enable="true",
+            segment_bytes=str(_LOCAL_BYTES),
+            local_retention_bytes=str(_LOCAL_BYTES),
+        )
+        tiered.fill()
+        await_true(_archived(tiered), "nearly all is in the archive alone", _ARCHIVED_SECONDS)
+        tier_seconds, tier_bytes = _wiped(tiered)
+    print(
+        f"  all: {all_seconds:.2f} s, {all_bytes / 1e6:.0f} MB; from the archive: {tier_seconds:.2f} s, {tier_bytes / 1e6:.0f} MB",
+        file=sys.stderr,
+        flush=True,
+    )
+    return [_BYTES.outcome(tier_bytes / 1e6), _TIME.outcome(tier_seconds / all_seconds, seconds=tier_seconds)]
+
+
+def _archived(away: _Away) -> Callable[[], bool]:
+    partition = TopicPartition(away.topic, 0)
+
+    def look() -> bool:
+        with Client(away.nodes.bootstrap) as client:
+            client.refresh([away.topic])
+            return client.list_offsets({partition: _LOCAL_START})[partition].offset >= _MESSAGES * _ARCHIVED_SHARE
+
+    return look
+
+
+def _in_folder(settings: Settings, measure: Callable[[Path], list[Outcome]]) -> list[Outcome]:
+    with settings.folder(settings.disk) as folder:
+        return measure(folder)
+
+
+CELLS = (
+    Cell("replicas-catch-up", (_RATE, _P99), lambda settings: _in_folder(settings, _catch_up_at)),
+    Cell("replicas-wiped", (_BYTES, _TIME), lambda settings: _in_folder(settings, _wiped_at)),
+)
