@@ -22,9 +22,11 @@ class Named(Protocol):
 class GroupModel:
     """One group."""
 
-    def __init__(self, name: str, model: Model) -> None:
+    def __init__(self, name: str, model: Model, *, one_coordinator: bool = True) -> None:
+        """``one_coordinator``: none of before can answer members beside it, as a broker may that is out of contact."""
         self.name = name
         self._model = model
+        self._sure_seconds = _SURE_SECONDS if one_coordinator else -1.0
         self._floors: dict[PartitionModel, int] = {}
         self._attempted: dict[PartitionModel, set[int]] = {}
         self._owners: dict[PartitionModel, Named] = {}
@@ -49,7 +51,7 @@ class GroupModel:
         self._heard[member] = now
         for partition in partitions:
             other = self._owners.get(partition)
-            if other is not None and now - self._heard[other] < _SURE_SECONDS:
+            if other is not None and now - self._heard[other] < self._sure_seconds:
                 raise Violation(f"group {self.name}: {partition} is {member.name}'s, and {other.name}'s, too")
             self._owners[partition] = member
 
@@ -64,24 +66,28 @@ class GroupModel:
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
-    def attempt(self, partition: PartitionModel, offset: int) -> None:
-        """A member asks to commit."""
+    def floor(self, partition: PartitionModel) -> int:
+        """The largest committed offset that a member knows of: answers to later requests are not below it."""
+        return self._floors.get(partition, -1)
+
+    def attempt(self, partition: PartitionModel, offset: int) -> int:
+        """A member asks to commit; the floor at this time."""
         self._attempted.setdefault(partition, set()).add(offset)
+        return self.floor(partition)
 
-    def committed(self, partition: PartitionModel, offset: int, who: str) -> None:
-        """The commit was acknowledged. Raises `Violation` if the offset went back."""
-        self._check(partition, offset, who)
+    def committed(self, partition: PartitionModel, offset: int, who: str, floor: int) -> None:
+        """The commit was acknowledged. Raises `Violation` if the offset went back behind ``floor``."""
+        self._check(partition, offset, who, floor)
 
-    def fetched(self, partition: PartitionModel, offset: int, who: str) -> None:
+    def fetched(self, partition: PartitionModel, offset: int, who: str, floor: int) -> None:
         """A member got a committed offset; -1 is none. Raises `Violation` if that cannot be."""
         if partition.topic.deleting:
             return
-        self._check(partition, offset, who)
+        self._check(partition, offset, who, floor)
         if offset >= 0 and offset not in self._attempted.get(partition, ()):
             raise Violation(f"group {self.name}: {who} finds {partition} at {offset}, which no member committed")
 
-    def _check(self, partition: PartitionModel, offset: int, who: str) -> None:
-        floor = self._floors.get(partition, -1)
+    def _check(self, partition: PartitionModel, offset: int, who: str, floor: int) -> None:
         if offset < floor and not partition.topic.deleting:
             raise Violation(f"group {self.name}: {who} has {partition} at {offset}, it had been at {floor}")
-        self._floors[partition] = max(floor, offset)
+        self._floors[partition] = max(self.floor(partition), offset)

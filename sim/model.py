@@ -134,7 +134,12 @@ class PartitionModel:
 
     def told_start(self, log_start: int) -> None:
         """A client got a log start."""
-        self.start = max(self.start, log_start)
+        if not self.topic.replicated:
+            self.start = max(self.start, log_start)
+
+    def promise_start(self, log_start: int) -> None:
+        """An answer to DeleteRecords named this log start."""
+        self.start, self.promised_start = max(self.start, log_start), max(self.promised_start, log_start)
 
     def check_complete(self, first: int, records: list[tuple[int, bytes]], end: int) -> None:
         """The whole log was read, from the log start to the high watermark, batch by batch."""
@@ -204,6 +209,8 @@ class TopicModel:
     partitions: list[PartitionModel] = field(default_factory=list)
     deleting: bool = False
     """A client has asked for its deletion; from now on it may be gone."""
+    replicated: bool = False
+    """Several brokers have it. One that leads next may not have heard yet how far retention has gone."""
     archive_may_go: bool = False
     """Tiering is, or has been, switched off with its archive."""
 

@@ -80,7 +80,7 @@ class World:
         Path(f"{directory}/data").mkdir()
         self.disk = Disk(f"{directory}/data", self._dice(), self.clock.wall_ms)
         self.disk.loose = f"{directory}/data/log-cache"
-        self.spawner.files_of = partial(SimFilesystem, self.disk)
+        self.spawner.files_of = lambda process, _parent: SimFilesystem(self.disk, process)
         self.bucket = Bucket(self.loop, self._dice(), self.clock.wall_ms, f"sim-{seed}")
         self.model = Model()
         self.groups: list[GroupModel] = []

@@ -30,6 +30,9 @@ _METADATA_WITH_IDS: Final = 10
 class Admin(Caller):
     """Administers until `stop` is called."""
 
+    refusals: frozenset[ErrorCode] = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    """Codes of DeleteRecords after which nothing is promised."""
+
     def __init__(self, world: Surroundings, name: str, dice: random.Random) -> None:
         super().__init__(world.loop, name, world.port, dice)
         self.world = world
@@ -172,11 +175,10 @@ class Admin(Caller):
                 raise Violation(
                     f"{self.name}: {partition} was cut at {offset}, its low watermark is {answer.low_watermark}"
                 )
-            partition.told_start(answer.low_watermark)
-            partition.promised_start = max(partition.promised_start, answer.low_watermark)
+            partition.promise_start(answer.low_watermark)
         elif code is ErrorCode.KAFKA_STORAGE_ERROR:
             partition.start_written_down = False
         elif code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self.world.check_may_be_gone(partition.topic, self.name)
-        elif code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        elif code not in self.refusals:
             raise Violation(f"{self.name}: {partition} cannot be cut at {offset}: {code.name}")

@@ -144,7 +144,7 @@ class Member(Caller):
             return
         partition = self.dice.choice(choices)
         offset = self.dice.randint(self.positions[partition], max(self.positions[partition], partition.end))
-        self.model.attempt(partition, offset)
+        floor = self.model.attempt(partition, offset)
         request = OffsetCommitRequest(
             group_id=self.model.name,
             generation_id_or_member_epoch=self.generation,
@@ -166,7 +166,7 @@ class Member(Caller):
         self.loop.trace.note(self.name, f"commits {partition} at {offset} in {self.generation}: {code.name}")
         if code is ErrorCode.NONE:
             self.positions[partition] = offset
-            self.model.committed(partition, offset, self.name)
+            self.model.committed(partition, offset, self.name, floor)
         elif code in _OUT:
             raise _Out(code.name)
         elif code in GONE:
@@ -188,14 +188,17 @@ class Member(Caller):
             ],
             require_stable=False,
         )
+        floor = self.model.floor(partition)
         answer = await self.call(request)
+        if not self.is_current:
+            return None
         holder = answer.groups[0] if answer.groups else answer
         codes = [ErrorCode(holder.error_code)]
         if holder.topics:
             found = holder.topics[0].partitions[0]
             codes.append(ErrorCode(found.error_code))
             if not any(codes):
-                self.model.fetched(partition, found.committed_offset, self.name)
+                self.model.fetched(partition, found.committed_offset, self.name, floor)
                 return max(int(found.committed_offset), 0)
         for code in codes:
             if code in _OUT:

@@ -126,6 +126,8 @@ class Caller:
         self.version_floors: dict[int, int] = {}
         """The lowest version of an API that this client can work with."""
         self.version_ceilings: dict[int, int] = {}
+        self.is_current = True
+        """Whether the last answer came from the broker that leads; in a cluster a former leader may not know that it is one."""
 
     async def link(self) -> Link:
         """The open connection, or a new one. Raises `LinkLost`."""

@@ -46,6 +46,11 @@ class Producer(Caller):
         self.rounds = rounds
         self._numbers: dict[PartitionModel, int] = {}
 
+    def has_more(self) -> bool:
+        """Whether there is another round, which begins now."""
+        self.rounds -= 1
+        return self.rounds >= 0
+
     def pick(self) -> PartitionModel | None:
         """A partition to write to; None if there is none."""
         topics = self.world.model.living()
@@ -117,7 +122,7 @@ class PlainProducer(Producer):
 
     async def run(self) -> None:
         """Send everything."""
-        for _ in range(self.rounds):
+        while self.has_more():
             partition = self.pick()
             if partition is not None:
                 await self._send_one(partition)
@@ -149,7 +154,7 @@ class IdempotentProducer(Producer):
 
     async def run(self) -> None:
         """Send everything."""
-        for _ in range(self.rounds):
+        while self.has_more():
             partition = self.pick()
             if partition is not None:
                 await self._send_bundle(partition)

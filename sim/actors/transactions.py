@@ -72,7 +72,7 @@ class TransactionalProducer(Producer):
 
     async def run(self) -> None:
         """Send everything."""
-        for _ in range(self.rounds):
+        while self.has_more():
             if not self._identity:
                 await self._begin()
             self._count += 1

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from sim.cluster.member import Member
 from sim.cluster.surroundings import Surroundings
+from stratalog.wire.batch import iter_headers
 
 __all__ = ["Faults"]
 
 _DOWN_SECONDS: Final = 4.0
 _CUT_SECONDS: Final = 10.0
 _SLOW: Final = 100.0
+_ATTRIBUTES: Final = 21
+"""The place in a batch from which on its CRC covers it."""
 
 
 class Faults:
@@ -35,6 +39,7 @@ class Faults:
                 world.trace.note("faults", kind)
                 _KINDS[kind](self)
         world.heal()
+        world.bucket.heal()
         for member in world.members.values():
             self._well(member)
 
@@ -102,6 +107,23 @@ class Faults:
         member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
         member.wipe()
 
+    def _damage(self) -> None:
+        """A bit flips in the newest file of a log, where its start looks at every batch."""
+        member = self._any(controllers=False)
+        logs = sorted(Path(f"{member.directory}/log").glob("replicated*/*.log"))
+        newest = sorted({log.parent: log for log in logs}.values())
+        if not newest or not self._may_lose(member):
+            return
+        path = self._dice.choice(newest)
+        member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
+        member.kill()
+        batches = list(iter_headers(path.read_bytes()))
+        if batches:
+            at, header = self._dice.choice(batches)
+            position = at + self._dice.randrange(_ATTRIBUTES, header.size_bytes)
+            self._world.trace.note("faults", f"flips a bit of the batch at {header.base_offset} of {member} in {path}")
+            member.disk.flip(str(path), position, self._dice.randrange(8))
+
     def _freeze(self) -> None:
         """A process stands still, for less than a session or for more."""
         process = self._any().process
@@ -143,6 +165,17 @@ class Faults:
             process.thread_delay = _SLOW
             self._later(_CUT_SECONDS, setattr, process, "thread_delay", 1.0)
 
+    def _bucket(self) -> None:
+        """The bucket fails, or is slow, or out of reach."""
+        self._world.trace.note("faults", f"the bucket: {self._world.bucket.spoil()}")
+        self._later(_CUT_SECONDS, self._world.bucket.heal)
+
+    def _worker(self) -> None:
+        """A worker process dies."""
+        workers = list(self._world.spawner.workers_alive)
+        if workers:
+            self._dice.choice(workers).process.kill()
+
     def _clock(self) -> None:
         """The wall clock of a machine is set, to the future or to the past."""
         self._any().clock.jump(self._dice.choice((-1, 1)) * self._dice.randrange(3_600_000))
@@ -167,4 +200,7 @@ _KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "reset": Faults._reset,
     "slow": Faults._slow,
     "clock": Faults._clock,
+    "bucket": Faults._bucket,
+    "worker": Faults._worker,
+    "damage": Faults._damage,
 }

@@ -39,6 +39,13 @@ _SETTINGS: Final = {
     "broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
     "stratalog.ballast.bytes": "0",
     "log.cleaner.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "transaction.state.log.num.partitions": "2",
+    "offsets.topic.num.partitions": "2",
 }
 
 
@@ -55,6 +62,7 @@ class Member:
         Path(directory).mkdir()
         self.clock = SimClock(world.loop)
         self.disk = Disk(directory, random.Random(self.dice.getrandbits(64)), self.clock.wall_ms)
+        self.disk.loose = f"{directory}/log-cache"
         self.node: Any = None
         self.is_ready = False
         self.process: Process | None = None
@@ -97,6 +105,7 @@ class Member:
         listener = "CONTROLLER" if self.is_controller else "PLAINTEXT"
         settings = {
             **_SETTINGS,
+            **dict(self.world.plan.settings),
             "process.roles": "controller" if self.is_controller else "broker",
             "node.id": str(self.id),
             "listeners": f"{listener}://127.0.0.1:{self.port}",

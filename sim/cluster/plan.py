@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from enum import Enum
 
-__all__ = ["Plan"]
+__all__ = ["Kind", "Plan"]
+
+
+class Kind(Enum):
+    """The kind of topic that clients of a cluster use."""
+
+    PLAIN = "plain"
+    TIERED = "tiered"
+    """Records move to the bucket, and leave the disks of all replicas."""
+    COMPACTED = "compacted"
+    EXPIRING = "expiring"
+    """Records go by retention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +46,15 @@ class Plan:
     """After this time a follower that has not caught up leaves the in-sync set."""
     producers: int = 0
     readers: int = 0
+    kind: Kind = Kind.PLAIN
+    transactions: int = 0
+    """Producers that write in transactions."""
+    classic_members: int = 0
+    consumer_members: int = 0
+    changes: tuple[str, ...] = ()
+    """Commands of the administrator of these topics."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Settings of every node."""
 
     @classmethod
     def draw(cls, dice: random.Random) -> Plan:
@@ -51,7 +72,12 @@ class Plan:
     @classmethod
     def draw_replicas(cls, dice: random.Random) -> Plan:
         """Draw one about replicas: fewer nodes, which break oftener."""
-        kinds = ("kill", "kill", "power", "power", "freeze", "cut", "isolate", "reset", "stop", "wipe", "slow", "clock")
+        kinds = ["kill", "kill", "power", "power", "freeze", "cut", "isolate", "reset", "stop", "wipe", "slow", "clock"]
+        kinds.append("damage")
+        kind = dice.choice((Kind.PLAIN, Kind.PLAIN, Kind.TIERED, Kind.TIERED, Kind.COMPACTED, Kind.EXPIRING))
+        commands = ["elect", "reassign", "minimum", *(["delete"] if kind is not Kind.COMPACTED else [])]
+        kinds += ["bucket", "bucket", "worker"] if kind is Kind.TIERED else []
+        transactions = dice.choice((0, 0, 1))
         return cls(
             controllers=dice.choice((1, 1, 3)),
             brokers=dice.choice((3, 3, 4)),
@@ -66,6 +92,28 @@ class Plan:
             min_in_sync=dice.choice((1, 2, 2, 2)),
             unsynced=dice.random() < 0.25,
             lag_seconds=dice.choice((2.0, 5.0, 30.0)),
-            producers=dice.choice((1, 2)),
+            producers=1 if transactions else dice.choice((1, 2)),
             readers=1,
+            kind=kind,
+            transactions=transactions,
+            classic_members=dice.choice((0, 0, 0, 0, 2)),
+            consumer_members=dice.choice((0, 0, 0, 0, 2)),
+            changes=tuple(sorted(set(dice.choices(commands, k=dice.choice((0, 0, 1, 3)))))),
+            settings=_settings(kind, dice),
         )
+
+
+def _settings(kind: Kind, dice: random.Random) -> tuple[tuple[str, str], ...]:
+    """Settings that make the rare frequent."""
+    settings = {
+        "log.cleaner.enable": str(kind is Kind.COMPACTED).lower(),
+        "log.cleaner.backoff.ms": str(dice.choice((200, 1000))),
+        "log.retention.check.interval.ms": str(dice.choice((300, 1000, 3000))),
+        "log.flush.offset.checkpoint.interval.ms": str(dice.choice((300, 5000))),
+        "log.segment.delete.delay.ms": str(dice.choice((100, 2000))),
+        "remote.log.manager.task.retry.backoff.ms": str(dice.choice((20, 200))),
+        "remote.log.manager.task.retry.backoff.max.ms": str(dice.choice((500, 2000))),
+        "stratalog.trash.grace.ms": str(dice.choice((0, 500, 5000))),
+        "stratalog.trash.check.interval.ms": str(dice.choice((300, 2000))),
+    }
+    return tuple(settings.items())

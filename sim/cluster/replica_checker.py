@@ -5,18 +5,16 @@ Looked at after every event of a broker; the comparison of the logs themselves c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from sim.cluster.archives import Archives, batches_of
 from sim.cluster.member import Member
 from sim.cluster.surroundings import Surroundings
-from sim.model import Violation
+from sim.model import PartitionModel, Violation
 from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
 
 __all__ = ["ReplicaChecker"]
-
-_BYTES_MAX: Final = 1 << 30
 
 _Key = tuple[bytes, int]
 """A partition, by the id of its topic."""
@@ -37,6 +35,11 @@ class ReplicaChecker:
         self._world = world
         self._marks: dict[_Key, _Mark] = {}
         self._ends: dict[Any, int] = {}
+        self._starts: dict[Any, tuple[int, int]] = {}
+        """By partition object: its log start and its local log start."""
+        self._deleted: dict[_Key, int] = {}
+        """Up to where records had to go when they went; since then the clock may have been set back."""
+        self.archives = Archives(world, self._mark_of)
         self._seen: dict[Any, tuple[int, int, tuple[int, ...]]] = {}
         """By partition object, which dies with its process: its mark, the epoch in which it leads, who is in sync then."""
 
@@ -52,6 +55,7 @@ class ReplicaChecker:
             end_before, self._ends[partition] = self._ends.get(partition, 0), partition.log.log_end_offset
             if self._ends[partition] < end_before:
                 self._check_cut(member, partition)
+            self._check_starts(member, partition)
             before = self._seen.get(partition, (-1, -1, ()))
             if before == now:
                 continue
@@ -71,6 +75,44 @@ class ReplicaChecker:
                 self._marks[_key(partition)] = _Mark(mark, member, partition.leader_epoch)
             if led_in >= 0 and (mark > before[0] or not set(now[2]).issubset(before[2])):
                 self._check_copies(member, partition)
+
+    def _check_starts(self, member: Member, partition: Any) -> None:
+        """Log starts do not go back, records go only if they had to, and leave the disk only for the archive."""
+        log = partition.log
+        now, before = (log.log_start_offset, log.local_log_start_offset), self._starts.get(partition, (-1, -1))
+        if now == before:
+            return
+        self._starts[partition] = now
+        name = partition.topic_partition
+        if now[0] < before[0]:
+            raise Violation(f"{member}: the log start of {name} goes back from {before[0]} to {now[0]}")
+        topic = self._world.model.topics.get(partition.topic_id)
+        if topic is None:
+            return
+        model = topic.partitions[name.partition]
+        if now[0] > before[0]:
+            self._check_deleted(member, model, now[0])
+        if now[1] > max(now[0], before[1]):
+            self.archives.check_evicted(model, now[1], str(member))
+
+    def _check_deleted(self, member: Member, partition: PartitionModel, start: int) -> None:
+        """Records below a log start were deleted, or are older than retention, by the clocks that were not set."""
+        key = partition.topic.topic_id, partition.number
+        checked = max(partition.deleted_to, self._deleted.get(key, 0))
+        retention_ms, now_ms = partition.topic.retention_ms, member.clock.wall_ms()
+        self._deleted[key] = max(checked, start)
+        if "clock" in self._world.plan.faults and retention_ms >= 0:
+            return
+        for offset in range(checked, start):
+            value = partition.known.get(offset)
+            if value is None:
+                continue
+            if retention_ms < 0 or partition.sent[value].timestamp_ms > now_ms - retention_ms:
+                raise Violation(f"{member}: {partition} starts at {start}, but offset {offset} was to be kept")
+
+    def _mark_of(self, partition: PartitionModel) -> int:
+        known = self._marks.get((partition.topic.topic_id, partition.number))
+        return -1 if known is None else known.offset
 
     def _check_cut(self, member: Member, partition: Any) -> None:
         """A log that was cut still has all that is committed, if its broker is in sync: it may be elected next."""
@@ -92,7 +134,7 @@ class ReplicaChecker:
             if member is leader or copy is None or not _has_heard_of_losses(leader, member):
                 continue
             log = copy.partition.log
-            end = log.written_offset if self._world.plan.unsynced else log.flushed_offset
+            end = log.written_offset if log.config.flush_messages > 1 else log.flushed_offset
             if end < mark:
                 raise Violation(
                     f"{leader} has the mark of {partition.topic_partition} at {mark} in epoch {partition.leader_epoch}; "
@@ -108,6 +150,8 @@ class ReplicaChecker:
                 return f"{name}-{number} has no leader: {state}"
             if set(state.in_sync_replicas) != set(state.replicas):
                 return f"{name}-{number}: {state.in_sync_replicas} of {state.replicas} are in sync"
+            if state.adding_replicas or state.removing_replicas:
+                return f"{name}-{number} is still moved: {state}"
         return None
 
     def unequal(self) -> str | None:
@@ -115,29 +159,44 @@ class ReplicaChecker:
         for name, number, state in self._partitions():
             views = [self._view(name, number, broker_id) for broker_id in state.replicas]
             for broker_id, view in zip(state.replicas, views, strict=True):
-                if view != views[0]:
-                    return f"{name}-{number}: brokers {state.replicas[0]} and {broker_id} have {_difference(views[0], view)}"
+                found = _difference(views[0], view)
+                if found is not None:
+                    return f"{name}-{number}: brokers {state.replicas[0]} and {broker_id} have {found}"
+        for topic in self._world.model.living():
+            for partition in topic.partitions if topic.tiered else ():
+                found = self._archive_problem(partition)
+                if found is not None:
+                    return found
         return None
 
-    def _view(self, name: str, number: int, broker_id: int) -> dict[str, object]:
-        member: Member = self._world.members[broker_id]
-        found = [
-            one
-            for one in member.hosted()
-            if one.topic_partition.topic == name and one.topic_partition.partition == number
-        ]
-        if not found:
-            return {"log": None}
-        partition = found[0].partition
+    def _archive_problem(self, partition: PartitionModel) -> str | None:
+        topic = self._world.newest_image().topics.by_id[partition.topic.topic_id]
+        leader: Member | None = self._world.members.get(topic.partitions[partition.number].leader)
+        found = None if leader is None else self._replica(leader, topic.name, partition.number)
+        if found is None:
+            return f"{partition} has no leader"
+        return self.archives.behind(partition, found.partition.log)
+
+    def _replica(self, member: Member, name: str, number: int) -> Any:
+        for one in member.hosted():
+            if one.topic_partition.topic == name and one.topic_partition.partition == number:
+                return one
+        return None
+
+    def _view(self, name: str, number: int, broker_id: int) -> _View:
+        found = self._replica(self._world.members[broker_id], name, number)
+        if found is None:
+            return _View(None, (), 0, {}, is_cleaned=False)
+        partition = found.partition
         log = partition.log
         start, end = log.log_start_offset, log.log_end_offset
-        read = log.read(start, max_bytes=_BYTES_MAX, max_offset=end)
-        data = b"".join(os.pread(part.file.fileno(), part.length, part.position) for part in read.parts)
-        return {
-            "offsets": (start, partition.high_watermark, end),
-            "epochs": tuple(entry for entry in log.leader_epochs.entries if entry.start_offset < end),
-            "log": data,
-        }
+        return _View(
+            (start, partition.high_watermark, end),
+            tuple(entry for entry in log.leader_epochs.entries if entry.start_offset < end),
+            log.local_log_start_offset,
+            batches_of(log),
+            is_cleaned=bool(log.may_have_gaps) and dict(self._world.plan.settings).get("log.cleaner.enable") == "true",
+        )
 
     def _partitions(self) -> Iterator[tuple[str, int, PartitionImage]]:
         """Those with several replicas."""
@@ -145,6 +204,18 @@ class ReplicaChecker:
             for number, state in topic.partitions.items():
                 if len(state.replicas) > 1:
                     yield topic.name, number, state
+
+
+class _View(NamedTuple):
+    """One replica at the end."""
+
+    offsets: tuple[int, int, int] | None
+    """Log start, mark, end; None without a log."""
+    epochs: tuple[Any, ...]
+    local_start: int
+    batches: dict[int, bytes]
+    is_cleaned: bool
+    """The cleaner of each broker works at its own pace: batches of one base offset need not be equal."""
 
 
 def _has_heard_of_losses(leader: Member, member: Member) -> bool:
@@ -157,10 +228,18 @@ def _key(partition: Any) -> _Key:
     return bytes(partition.topic_id), partition.topic_partition.partition
 
 
-def _difference(one: dict[str, object], other: dict[str, object]) -> str:
-    for what, value in one.items():
-        if other.get(what) != value:
-            if isinstance(value, bytes) and isinstance(other.get(what), bytes):
-                return f"different bytes, of {len(value)} and of {len(other[what])}"  # type: ignore[arg-type]
-            return f"{what} {value!r} and {other.get(what)!r}"
-    return "the same"
+def _difference(one: _View, other: _View) -> str | None:
+    """In words, how two replicas differ; None if they do not. Records that one of them has in the archive alone are left out."""
+    if one.offsets != other.offsets:
+        return f"log start, mark and end {one.offsets} and {other.offsets}"
+    if one.is_cleaned:
+        return None
+    if one.epochs != other.epochs:
+        return f"epochs {one.epochs} and {other.epochs}"
+    start = max(one.local_start, other.local_start)
+    mine = {offset: batch for offset, batch in one.batches.items() if offset >= start}
+    others = {offset: batch for offset, batch in other.batches.items() if offset >= start}
+    if mine != others:
+        first = min(offset for offset in mine.keys() | others.keys() if mine.get(offset) != others.get(offset))
+        return f"different bytes from offset {first} on"
+    return None

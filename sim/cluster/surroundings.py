@@ -6,10 +6,12 @@ import random
 from typing import Any, Protocol
 
 from sim.cluster.plan import Plan
+from sim.model import Model
 from sim.trace import Trace
 from sim.under.bucket import Bucket
 from sim.under.loop import VirtualLoop
 from sim.under.process import Process
+from sim.under.spawner import SimSpawner
 from stratalog.metadata.image.image import ClusterImage
 
 __all__ = ["Surroundings"]
@@ -25,8 +27,11 @@ class Surroundings(Protocol):
     voter_ids: tuple[int, ...]
     members: dict[int, Any]
     facts: Any
+    model: Model
+    """What clients know of the records of replicated topics."""
     cuts: set[tuple[int, int]]
     """Directions (from, to) between nodes in which nothing passes."""
+    spawner: SimSpawner
     bucket: Bucket
     """The bucket of all nodes. It is on no machine of the cluster: no power cut and no new disk reaches it."""
 

@@ -20,10 +20,11 @@ from sim.cluster.load import Load
 from sim.cluster.member import CONTROLLER_PORT, Member
 from sim.cluster.plan import Plan
 from sim.cluster.replica_checker import ReplicaChecker
-from sim.model import Violation
+from sim.model import Model, Violation
 from sim.trace import Trace
 from sim.under.bucket import Bucket
 from sim.under.clock import SimClock
+from sim.under.disk import SimFilesystem
 from sim.under.loop import VirtualLoop
 from sim.under.process import Process
 from sim.under.spawner import SimSpawner
@@ -70,12 +71,14 @@ class World:
         self.loop = VirtualLoop(random.Random(self.dice.getrandbits(64)), trace)
         trace.now = self.loop.time
         trace.hidden = directory
-        self.loop.spawner = SimSpawner(self.loop)
+        self.spawner = self.loop.spawner = SimSpawner(self.loop)
+        self.spawner.files_of = self._files_of
         self.loop.network.slow = self.plan.slow
         self.loop.network.is_cut = self._is_cut
         self.cuts: set[tuple[int, int]] = set()
         self.process = Process("world")
         self.facts = Facts()
+        self.model = Model()
         self.checker = Checker(self)
         self.replicas = ReplicaChecker(self) if self.plan.replicated_topics else None
         self.acknowledged = 0
@@ -86,6 +89,8 @@ class World:
         self._entropy = random.Random(self.dice.getrandbits(64))
         dice = random.Random(self.dice.getrandbits(64))
         self.bucket = Bucket(self.loop, dice, SimClock(self.loop).wall_ms, f"sim-cluster-{seed}")
+        if self.replicas is not None:
+            self.bucket.changed = self._bucket_changed
         self.voter_ids = tuple(range(1, self.plan.controllers + 1))
         self.members = {
             node_id: Member(self, node_id, f"{directory}/{node_id}", is_controller=node_id in self.voter_ids)
@@ -194,6 +199,9 @@ class World:
         self.buried.append(process)
         process.on_death.append(lambda: self.checker.gone(member))
 
+    def _files_of(self, worker: Process, parent: Process) -> SimFilesystem:
+        return SimFilesystem(self._machines[parent].disk, worker)
+
     def _is_cut(self, source: Process, target: Process) -> bool:
         if not self.cuts:
             return False
@@ -208,6 +216,14 @@ class World:
         """Let everything pass."""
         self.cuts.clear()
         self.loop.network.heal()
+
+    def _bucket_changed(self, key: str) -> None:
+        """In a worker's fiber: what is wrong is said on the loop."""
+        try:
+            assert self.replicas is not None
+            self.replicas.archives.changed(key)
+        except Violation as error:
+            self.loop.failures.append(str(error))
 
     def _after_event(self, process: Process) -> None:
         member = self._machines.get(process)

@@ -182,6 +182,17 @@ class Disk:
         put_back(loose)
         return mood.value
 
+    def flip(self, path: str, position: int, bit: int) -> None:
+        """A bit of a file at rest is another one from now on, also after a power cut."""
+        with Path(path).open("r+b") as file:
+            file.seek(position)
+            (byte,) = file.read(1)
+            file.seek(position)
+            file.write(bytes([byte ^ 1 << bit]))
+        content = self._found(path).content
+        if position < len(content):
+            content[position] ^= 1 << bit
+
     def wipe(self) -> None:
         """Another, empty disk is in the place of this one."""
         for name in os.listdir(self.root):  # noqa: PTH208 - paths are strings throughout

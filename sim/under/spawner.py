@@ -34,8 +34,8 @@ class SimSpawner:
         self._dice = random.Random(loop.dice.getrandbits(64))
         self._pids = 1000
         self.workers_alive: dict[SimWorker, None] = {}
-        self.files_of: Callable[[Process], Filesystem] | None = None
-        """The disk as a process sees it, for workers that write to it."""
+        self.files_of: Callable[[Process, Process], Filesystem] | None = None
+        """The disk as a process sees it that the other one has started, for workers that write to it."""
 
     def threads(self, count: int, name: str) -> Executor:
         """A pool of virtual threads."""
@@ -136,7 +136,7 @@ class SimWorker:
         self._threads = start.threads
         options = dict(start.options)
         if start.target == _CPU_WORKER and self._spawner.files_of is not None:
-            options["files"] = self._spawner.files_of(self.process)
+            options["files"] = self._spawner.files_of(self.process, self._parent)
         try:
             self._target = load_target(start.target, options)
         except Exception as error:  # noqa: BLE001 - every command gets the error

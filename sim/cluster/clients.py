@@ -1,0 +1,65 @@
+"""The clients of a single broker, in a cluster: each request goes to the broker that leads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim.actors.groups import ClassicMember, ConsumerMember
+from sim.actors.producers import Batch, IdempotentProducer
+from sim.actors.readers import Reader
+from sim.actors.transactions import TransactionalProducer
+from sim.cluster.routes import Routed, leader_of
+from sim.model import PartitionModel
+
+__all__ = ["RoutedClassicMember", "RoutedConsumerMember", "RoutedProducer", "RoutedReader", "RoutedTransactions"]
+
+_REST_SECONDS = 0.2
+"""The shortest mean pause of a producer: brokers that copy what it writes take their time."""
+
+
+class RoutedProducer(Routed, IdempotentProducer):
+    """Sends each attempt to the leader of its moment."""
+
+    async def rest(self, seconds: float = _REST_SECONDS) -> None:
+        """Let a drawn time pass."""
+        await super().rest(max(seconds, _REST_SECONDS))
+
+    async def _attempt(self, partition: PartitionModel, batches: list[Batch]) -> None:
+        self.routes.point(leader_of(self.world.cluster, partition.topic.topic_id, partition.number)[0])
+        await super()._attempt(partition, batches)
+
+
+class RoutedTransactions(Routed, TransactionalProducer):
+    """Asks its coordinator, and sends records to the leaders of their partitions."""
+
+    async def rest(self, seconds: float = _REST_SECONDS) -> None:
+        """Let a drawn time pass."""
+        await super().rest(max(seconds, _REST_SECONDS))
+
+    async def post(self, partition: PartitionModel, batch: Batch, acks: int = -1) -> Any:
+        """Send one batch. Raises `LinkLost`."""
+        self.routes.point(leader_of(self.world.cluster, partition.topic.topic_id, partition.number)[0])
+        return await super().post(partition, batch, acks)
+
+
+class RoutedClassicMember(Routed, ClassicMember):
+    """A member of a group of the classic protocol."""
+
+
+class RoutedConsumerMember(Routed, ConsumerMember):
+    """A member of a group of the protocol of KIP-848."""
+
+
+class RoutedReader(Routed, Reader):
+    """Asks the leader of the moment. What a former leader says about ends and errors is no news."""
+
+    async def fetch_raw(self, partition: PartitionModel, position: int, max_wait_ms: int | None = None) -> Any:
+        """The leader's answer; None if it has to be asked again."""
+        answer = await super().fetch_raw(partition, position, max_wait_ms)
+        is_news = answer is None or not answer.error_code or self.is_current
+        return answer if is_news else None
+
+    async def offset_of(self, partition: PartitionModel, timestamp: int) -> int | None:
+        """The leader's answer to ListOffsets; None if it has to be asked again."""
+        found = await super().offset_of(partition, timestamp)
+        return found if self.is_current else None
