@@ -86,6 +86,11 @@ class Archives:
                 f"{partition}: [{entry.base}, {entry.end}) is archived, the mark has been {self._mark(partition)} at most"
             )
         for position, header in iter_headers(data):
+            if header.partition_leader_epoch > entry.epoch:
+                raise Violation(
+                    f"{partition}: the leader of epoch {entry.epoch} has archived the batch at {header.base_offset}, of epoch "
+                    f"{header.partition_leader_epoch}"
+                )
             if not header.is_control:
                 for record in iter_records(data, position):
                     partition.at(record.offset, record.value or b"", "archived")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from sim.cluster.archives import Archives, batches_of
 from sim.cluster.member import Member
+from sim.cluster.plan import Kind
 from sim.cluster.surroundings import Surroundings
 from sim.model import PartitionModel, Violation
 from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
@@ -73,8 +74,17 @@ class ReplicaChecker:
                 )
             if known is None or mark > known.offset:
                 self._marks[_key(partition)] = _Mark(mark, member, partition.leader_epoch)
+            if led_in >= 0 and led_in == before[1] and mark > before[0]:
+                self._check_enough(member, leader.state, str(name))
             if led_in >= 0 and (mark > before[0] or not set(now[2]).issubset(before[2])):
                 self._check_copies(member, partition)
+
+    @staticmethod
+    def _check_enough(member: Member, state: Any, name: str) -> None:
+        """A mark rises only with enough replicas in sync: others may be elected for what they have below it (KIP-966)."""
+        least = min(state.min_insync_replicas, len(state.replicas))
+        if len(state.in_sync) < least:
+            raise Violation(f"{member} moves the mark of {name} with {state.in_sync} in sync, {least} are needed")
 
     def _check_starts(self, member: Member, partition: Any) -> None:
         """Log starts do not go back, records go only if they had to, and leave the disk only for the archive."""
@@ -186,17 +196,26 @@ class ReplicaChecker:
     def _view(self, name: str, number: int, broker_id: int) -> _View:
         found = self._replica(self._world.members[broker_id], name, number)
         if found is None:
-            return _View(None, (), 0, {}, is_cleaned=False)
+            return _View(None, (), (), 0, {}, is_cleaned=False)
         partition = found.partition
         log = partition.log
-        start, end = log.log_start_offset, log.log_end_offset
+        start, end, plan = log.log_start_offset, log.log_end_offset, self._world.plan
+        epochs = tuple(entry for entry in log.leader_epochs.entries if entry.start_offset < end)
+        if plan.kind is Kind.EXPIRING and "clock" in plan.faults:
+            start, epochs = 0, ()  # each broker deletes what is old by its own clock
         return _View(
             (start, partition.high_watermark, end),
-            tuple(entry for entry in log.leader_epochs.entries if entry.start_offset < end),
+            epochs,
+            _producers(log) if self._keeps_all(name) else (),
             log.local_log_start_offset,
             batches_of(log),
-            is_cleaned=bool(log.may_have_gaps) and dict(self._world.plan.settings).get("log.cleaner.enable") == "true",
+            is_cleaned=bool(log.may_have_gaps) and dict(plan.settings).get("log.cleaner.enable") == "true",
         )
+
+    def _keeps_all(self, name: str) -> bool:
+        """Whether all records of a topic are kept, here or in its archive."""
+        plan = self._world.plan
+        return name.startswith("replicated") and plan.kind in {Kind.PLAIN, Kind.TIERED} and "delete" not in plan.changes
 
     def _partitions(self) -> Iterator[tuple[str, int, PartitionImage]]:
         """Those with several replicas."""
@@ -212,6 +231,8 @@ class _View(NamedTuple):
     offsets: tuple[int, int, int] | None
     """Log start, mark, end; None without a log."""
     epochs: tuple[Any, ...]
+    producers: tuple[Any, ...]
+    """What is known of each, if no record has gone: one that was deleted tells a new replica nothing."""
     local_start: int
     batches: dict[int, bytes]
     is_cleaned: bool
@@ -222,6 +243,16 @@ def _has_heard_of_losses(leader: Member, member: Member) -> bool:
     """Whether the leader's image has a registration of the other that is younger than all that it lost."""
     broker = None if leader.image is None else leader.image.brokers.brokers.get(member.id)
     return broker is not None and broker.epoch > member.lost_in
+
+
+def _producers(log: Any) -> tuple[Any, ...]:
+    """Each producer that a log knows: its epoch, its last sequence, and where its open transaction began."""
+    entries = log.producer_state.entries.values()
+    return tuple(
+        sorted(
+            (one.producer_id, one.producer_epoch, one.last_sequence, one.transaction_first_offset) for one in entries
+        )
+    )
 
 
 def _key(partition: Any) -> _Key:
@@ -236,6 +267,8 @@ def _difference(one: _View, other: _View) -> str | None:
         return None
     if one.epochs != other.epochs:
         return f"epochs {one.epochs} and {other.epochs}"
+    if one.producers != other.producers:
+        return f"producers {one.producers} and {other.producers}"
     start = max(one.local_start, other.local_start)
     mine = {offset: batch for offset, batch in one.batches.items() if offset >= start}
     others = {offset: batch for offset, batch in other.batches.items() if offset >= start}
