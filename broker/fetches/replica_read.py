@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable
 from math import ceil, inf
 from typing import Any
 
-from stratalog.broker.replicas.leader import Leader
+from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.read import check_batches
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, PartitionData
-from stratalog.wire.topic import TopicPartition, Uuid
+from stratalog.wire.topic import Uuid
 
 __all__ = ["ReplicaReader", "divergence"]
 
@@ -92,7 +92,13 @@ class ReplicaReader:
         answer.aborted_transactions = None
         if answer.diverging_epoch is not None or offset >= log.written_offset:
             return 0
-        is_throttled = self._is_throttled(leader, partition.topic_partition)
+        return self._fill(answer, unified, offset, max_bytes, min_one_batch=min_one_batch)
+
+    def _fill(
+        self, answer: PartitionData, unified: UnifiedLog, offset: int, max_bytes: int, *, min_one_batch: bool
+    ) -> int:
+        """Add the records that the throttle allows; how many bytes."""
+        log, is_throttled = unified.partition.log, self._is_throttled(unified.partition)
         if is_throttled:
             allowed_bytes = self._throttle.allowed_bytes(self._now_ms()) - self._throttled_bytes
             if allowed_bytes <= 0:
@@ -110,8 +116,9 @@ class ReplicaReader:
             answer.records = list(read.parts)
         return read.size_bytes
 
-    def _is_throttled(self, leader: Leader, name: TopicPartition) -> bool:
-        return self._broker_id not in leader.state.in_sync and self._throttle.is_throttled(*name)
+    def _is_throttled(self, partition: Partition) -> bool:
+        outside = self._broker_id not in partition.led().state.in_sync
+        return outside and self._throttle.is_throttled(*partition.topic_partition)
 
     def _now_ms(self) -> float:
         return self._monotonic() * 1000

@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer

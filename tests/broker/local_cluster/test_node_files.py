@@ -70,7 +70,11 @@ def test_settings_of_all_nodes_win():
 def test_topics_are_on_up_to_three_nodes_and_one_may_be_killed(count, replicas, in_sync):
     """Those of clients and the internal ones; with one node away, acks=all is still answered."""
     settings = laid_out([PORTS[0]] * count).nodes[0].settings
-    factors = ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+    factors = (
+        "default.replication.factor",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+    )
     assert [settings[name] for name in factors] == [str(replicas)] * 3
     assert [settings[name] for name in ("min.insync.replicas", "transaction.state.log.min.isr")] == [str(in_sync)] * 2
 
