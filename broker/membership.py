@@ -74,6 +74,7 @@ class Membership:
                 heartbeat_interval_ms=settings.heartbeat_interval_ms,
                 session_timeout_ms=settings.session_timeout_ms,
                 registration_timeout_ms=settings.registration_timeout_ms,
+                directory_timeout_ms=settings.directory_timeout_ms,
             ),
             channel=self._beats,
             quorum=quorum,

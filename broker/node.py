@@ -345,13 +345,19 @@ class Node:
     # -- ending -----------------------------------------------------------------------------------------------------
 
     def _directory_failed(self, writer: DirectoryWriter, error: OSError) -> None:
+        directory = self.directories.of(writer)
         try:
-            self.directories.of(writer).files.mark_offline(str(error))
+            directory.files.mark_offline(str(error))
         except OSError as second:
             log.warning("%s could not be marked offline; the next start may not verify it: %s", writer.path, second)
         if not self.directories.online or writer.path == self.config.metadata_log_dir:
             log.critical("no log directory is left that this broker could work with; it ends")
             self.failed.set()
+            return
+        if "hosted" in vars(self):
+            self.hosted.directory_failed(writer)
+        if "cluster" in vars(self) and self.cluster.membership is not None:
+            self.cluster.membership.lifecycle.directory_failed(directory.directory_id)
 
     async def stop(self) -> None:
         """Answer what is being answered, let go of the archive, close every log and mark the stop as clean."""

@@ -16,10 +16,11 @@ from functools import partial
 from typing import Protocol
 
 from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
-from stratalog.broker.replicas.led import Led
+from stratalog.broker.replicas.led import Led, why_led
 from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.replicas.partition import Partition
@@ -31,9 +32,10 @@ from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory
 from stratalog.hot.config import LogConfig
 from stratalog.hot.replica_state import NO_BROKER_EPOCH
+from stratalog.metadata.image.directory_ids import UNASSIGNED
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.partition_index import PartitionKey
-from stratalog.metadata.image.topics_image import LeaderRecovery, PartitionImage, TopicImage
+from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -188,7 +190,7 @@ class HostedPartitions:
         elif state.leader != node_id:
             self._lead_no_longer(unified, state)
         elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
-            led = _why_led(unified.partition, state)
+            led = why_led(state, was_led=unified.partition.leader is not None)
             self._copy_no_longer(unified)
             self._lead(unified.partition, state)
             self._services.on_led(unified, led)
@@ -219,6 +221,9 @@ class HostedPartitions:
         copying, partition = self._services.copying, unified.partition
         if copying is None:
             return
+        if partition.directory.offline is not None:
+            self._rest(unified)
+            return
         if partition.is_damaged:
             if not (self._placing.may_cut(state) and partition.cut_before_damage()):
                 self._rest(unified)
@@ -237,6 +242,12 @@ class HostedPartitions:
         self._placing.tell(unified, state)
         if unified.partition.follower is not None:
             self._rest(unified)
+
+    def directory_failed(self, writer: DirectoryWriter) -> None:
+        """Copy nothing into the directory any more: other copies from the same leaders would wait for its syncs."""
+        for unified in self.table:
+            if unified.partition.directory is writer and unified.partition.follower is not None:
+                self._rest(unified)
 
     def _rest(self, unified: UnifiedLog) -> None:
         self._copy_no_longer(unified)
@@ -327,6 +338,7 @@ class HostedPartitions:
             config,
             leader_epoch_max=state.leader_epoch,
             others_have_it=len(state.replicas) > 1,
+            placed_in=state.directory_of(services.node_id) if services.node_id in state.replicas else UNASSIGNED,
         )
         if opened is None:
             return
@@ -397,13 +409,6 @@ class HostedPartitions:
             directory.files.doom_partition(unified.topic_partition, os.urandom(_UUID_BYTES))
         except OSError as error:
             directory.writer.report(error)
-
-
-def _why_led(partition: Partition, state: PartitionImage) -> Led:
-    """Why a partition that is open already is led from now on."""
-    if partition.leader is not None or len(state.replicas) == 1:
-        return Led.RENEWED
-    return Led.TAKEN_OVER if state.leader_recovery is LeaderRecovery.RECOVERED else Led.OPENED
 
 
 def _first_high_watermark(opened: OpenedLog, state: PartitionImage) -> int:

@@ -37,8 +37,8 @@ class InSyncAsking(Protocol):
     def ask(self, leader: AskingLeader, change: IsrChange, /) -> None:
         """Have the controller put another set in force; the metadata log has it when it is granted."""
 
-    def may_join(self, broker_id: int, broker_epoch: int, /) -> bool:
-        """Whether the image knows the broker under this epoch, and it is neither fenced nor stopping."""
+    def may_join(self, key: PartitionKey, broker_id: int, broker_epoch: int, /) -> bool:
+        """Whether the image knows the broker under this epoch, it is neither fenced nor stopping, and has the replica's directory."""
 
     def changed(self, before: int, after: int, /) -> None:
         """A set that this broker leads by has ``after`` members now, and had ``before``."""
@@ -50,7 +50,7 @@ class _NoFollowers:
     def ask(self, leader: AskingLeader, change: IsrChange) -> None:
         raise AssertionError(f"{leader.topic_partition} has one replica, and asks for {change.broker_ids}")
 
-    def may_join(self, _broker_id: int, _broker_epoch: int) -> bool:
+    def may_join(self, _key: PartitionKey, _broker_id: int, _broker_epoch: int) -> bool:
         return False
 
     def changed(self, before: int, after: int) -> None:

@@ -292,7 +292,7 @@ class Leader:
 
     def _let_join(self, broker_id: int) -> None:
         epoch = self.state.follower(broker_id).broker_epoch
-        change = self.state.expansion(broker_id) if self._asking.may_join(broker_id, epoch) else None
+        change = self.state.expansion(broker_id) if self._asking.may_join(self.key, broker_id, epoch) else None
         if change is not None:
             self._asking.ask(self, change)
 

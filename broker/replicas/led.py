@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Led"]
+from stratalog.metadata.image.topics_image import LeaderRecovery, PartitionImage
+
+__all__ = ["Led", "why_led"]
 
 
 class Led(Enum):
@@ -22,3 +24,10 @@ class Led(Enum):
     """It was copied from its leader until now, as a member of the in-sync set: its log has all that was committed."""
     RECONFIGURED = "reconfigured"
     """It was led all the time; its settings have changed."""
+
+
+def why_led(state: PartitionImage, *, was_led: bool) -> Led:
+    """Why a partition that is open already is led from now on."""
+    if was_led or len(state.replicas) == 1:
+        return Led.RENEWED
+    return Led.TAKEN_OVER if state.leader_recovery is LeaderRecovery.RECOVERED else Led.OPENED

@@ -20,6 +20,7 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
 from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.metadata.image.directory_ids import UNASSIGNED, is_reserved
 from stratalog.wire.errors import KafkaError, StratalogError
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -77,16 +78,18 @@ class LogOpening:
         *,
         leader_epoch_max: int,
         others_have_it: bool = False,
+        placed_in: Uuid = UNASSIGNED,
     ) -> OpenedLog | None:
         """Open the log of a partition, or begin it; None if that fails, which the table then says to clients.
 
         ``leader_epoch_max`` is above every epoch that the log may hold; ``others_have_it`` says that there are other
-        replicas, from which the log is copied again behind damage.
+        replicas, from which the log is copied again behind damage. ``placed_in`` is the directory that the cluster's metadata
+        name: while one is offline, no log is begun anew that may lie there.
         """
         directories = self._directories
         try:
             directories.set_aside(name, topic_id)
-            directory = directories.holding(name) or directories.emptiest(self.counts)
+            directory = self._directory_for(name, placed_in)
         except OSError as error:
             log.error("%s cannot be opened: %s", name, error)
             self._table.add_unopened(name.topic, topic_id, name.partition, f"{name} cannot be opened: {error}")
@@ -112,6 +115,19 @@ class LogOpening:
         self.counts[directory.path] += 1
         self._recovery.add(log_)
         return OpenedLog(log_, directory, led)
+
+    def _directory_for(self, name: TopicPartition, placed_in: Uuid) -> Directory:
+        """Where the log lies, or is to lie. Raises `OSError` if that is offline, or may be."""
+        directories = self._directories
+        directory = directories.holding(name)
+        if directory is not None and directory.writer.offline is not None:
+            raise OSError(f"it lies in {directory.path}, which is offline: {directory.writer.offline}")
+        if directory is not None:
+            return directory
+        known = {one.directory_id for one in directories.online}
+        if placed_in not in known and not is_reserved(placed_in) and len(directories.online) < len(directories.all):
+            raise OSError("it may lie in a directory that is offline, and is not begun anew in another one")
+        return directories.emptiest(self.counts)
 
     def _failed(self, name: TopicPartition, topic_id: Uuid, directory: Directory, error: Exception) -> None:
         path = directory.files.partition_path(name)

@@ -23,6 +23,7 @@ from stratalog.broker.replication.in_sync_requests import (
 )
 from stratalog.broker.runtime.alarm import Alarm
 from stratalog.hot.replica_state import NO_BROKER_EPOCH, IsrChange
+from stratalog.metadata.image.directory_ids import is_online
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import ErrorCode
@@ -77,10 +78,19 @@ class InSyncAsks:
         self._leaders[leader.key] = leader
         self._step(Wanted(leader.key, Asked(leader.epoch, change)))
 
-    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether the image knows the broker under this epoch, and it is neither fenced nor stopping."""
-        broker = self._image().brokers.brokers.get(broker_id)
-        return broker is not None and broker.is_active and broker_epoch in {NO_BROKER_EPOCH, broker.epoch}
+    def may_join(self, key: PartitionKey, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the image knows the broker under this epoch, it is neither fenced nor stopping, and has the replica's directory.
+
+        A replica whose directory has just failed, or that its broker has given up, would be let in again by its last fetch.
+        """
+        image = self._image()
+        broker, topic = image.brokers.brokers.get(broker_id), image.topics.by_id.get(key.topic_id)
+        state = None if topic is None else topic.partitions.get(key.number)
+        if broker is None or not broker.is_active or broker_epoch not in {NO_BROKER_EPOCH, broker.epoch}:
+            return False
+        if state is None or broker_id not in state.replicas:
+            return False
+        return is_online(state.directory_of(broker_id), broker.directories)
 
     def changed(self, before: int, after: int) -> None:
         """A set that this broker leads by has ``after`` members now, and had ``before``."""

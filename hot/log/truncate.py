@@ -1,7 +1,7 @@
 """Cuts the end of a log off: truncates to any offset, and drops batches that could not be written.
 
 An offset may lie on a batch border, inside a batch, or where offsets are missing. In a range that the disk has lost, the log
-ends before the range: whoever copies it again asks for all of it. A disk that fails half way leaves a log
+ends before the range, and is copied again from there. A disk that fails half way leaves a log
 that takes no appends. It knows where it was to end, and `discard_unwritten` cuts it there.
 """
 

@@ -1,7 +1,7 @@
 """The controller's answer to a leader that asks for another in-sync set (AlterPartition, key 56).
 
 Sources: Kafka's ``ReplicationControlManager.alterPartition``; KIP-497, KIP-704, KIP-841, KIP-903. On purpose otherwise
-than there: a member whose broker epoch the leader does not know passes only if it is in sync already, and a partition that is
+than there: a member whose directory is not online is INELIGIBLE_REPLICA, a member whose broker epoch the leader does not know passes only if it is in sync already, and a partition that is
 named twice is changed once. The set that holds already, named without any broker epoch, raises the partition epoch: leaders of
 this project ask for that when a change was refused and another copy of it may still be on its way. Kafka's name their own epoch.
 """
@@ -16,6 +16,7 @@ from stratalog.metadata.controller.broker_changes import present_registration
 from stratalog.metadata.controller.cluster_view import ClusterView
 from stratalog.metadata.controller.partition_change import PartitionTarget, partition_change
 from stratalog.metadata.image.decision import Decision, Steps, at_once
+from stratalog.metadata.image.directory_ids import is_online
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topics_image import NO_LEADER_CHANGE, LeaderRecovery, PartitionImage
 from stratalog.wire.errors import ErrorCode
@@ -127,6 +128,8 @@ def _refusal(view: ClusterView, broker_id: int, state: PartitionImage, asked: Pr
 def _is_eligible(view: ClusterView, state: PartitionImage, member: Member) -> bool:
     broker = view.image.brokers.brokers.get(member.broker_id)
     if broker is None or not broker.is_active:
+        return False
+    if member.broker_id in state.replicas and not is_online(state.directory_of(member.broker_id), broker.directories):
         return False
     if member.broker_epoch == _UNKNOWN_EPOCH:
         return member.broker_id in state.in_sync_replicas

@@ -61,6 +61,8 @@ class QuorumSettings:
     session_timeout_ms: int
     registration_timeout_ms: int
     """How long a broker tries to register before it gives up."""
+    directory_timeout_ms: int
+    """How long the controller may not have heard of a failed directory before the broker ends."""
     idle_interval_ms: int
     """The silence after which the leader writes a NoOpRecord; 0 for never."""
     snapshot_bytes: int
@@ -154,6 +156,7 @@ def quorum_settings(values: Mapping[str, ConfigValue]) -> QuorumSettings:
         heartbeat_interval_ms=number("broker.heartbeat.interval.ms"),
         session_timeout_ms=number("broker.session.timeout.ms"),
         registration_timeout_ms=number("initial.broker.registration.timeout.ms"),
+        directory_timeout_ms=number("log.dir.failure.timeout.ms"),
         idle_interval_ms=number("metadata.max.idle.interval.ms"),
         snapshot_bytes=number("metadata.log.max.record.bytes.between.snapshots"),
         snapshot_interval_ms=number("metadata.log.max.snapshot.interval.ms"),

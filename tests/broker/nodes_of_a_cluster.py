@@ -57,12 +57,14 @@ class RunningNodes:
             **more,
         }
 
-    def format(self, node_id):
-        """Format the directories of a node, for the voters of the beginning."""
+    def format(self, node_id, *, ignore_formatted=False):
+        """Format the directories of a node, for the voters of the beginning; those that are, only if they are to be left."""
         config = self.members[node_id].config()
         voters = ",".join(f"{one}@127.0.0.1:{self.ports[one]}:{uuid_text(self.ids[one])}" for one in self.voters)
         options = FormatOptions(
-            cluster_id=CLUSTER_ID, initial_controllers=voters if config.roles.is_controller else None
+            cluster_id=CLUSTER_ID,
+            initial_controllers=voters if config.roles.is_controller else None,
+            ignore_formatted=ignore_formatted,
         )
         format_node(identity_of(config), options, files=RealFilesystem(), now_ms=1)
 

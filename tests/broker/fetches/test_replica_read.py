@@ -131,7 +131,7 @@ def test_a_follower_that_has_caught_up_joins(bench):
     """With the sync of the leader the mark is what both have."""
     asked = []
     bench.leader._asking = SimpleNamespace(
-        may_join=lambda broker_id, epoch: (broker_id, epoch) == (FOLLOWER, BROKER_EPOCH),
+        may_join=lambda _key, broker_id, epoch: (broker_id, epoch) == (FOLLOWER, BROKER_EPOCH),
         ask=lambda leader, change: asked.append(change.broker_ids),
         changed=lambda before, after: asked.append((before, after)),
     )

@@ -52,7 +52,7 @@ class Asking:
     def ask(self, _leader, change) -> None:
         self.asked.append(change.broker_ids)
 
-    def may_join(self, broker_id, broker_epoch) -> bool:
+    def may_join(self, _key, broker_id, broker_epoch) -> bool:
         return (broker_id, broker_epoch) in self.allowed
 
     def changed(self, before, after) -> None:

@@ -367,3 +367,31 @@ def test_a_damaged_copy_takes_nothing_until_a_committed_record_has_it_as_lost(br
     assert followed == [4, "released", 2]
     assert placed[2:] == [mine]
     assert unified.log.log_end_offset == 2
+
+
+def test_copies_into_a_failed_directory_end(broker):
+    """Their syncs never end, and a fetch from the same leader waits for those of all its partitions."""
+    broker.create("t")
+    hosted, unified, me = broker.node.hosted, broker.partition("t"), broker.node.node_id
+    heard = []
+    copying = SimpleNamespace(
+        asking=NO_FOLLOWERS,
+        broker_epoch=1,
+        follow=lambda role: heard.append(role.epoch),
+        release=lambda _key: heard.append("released"),
+    )
+    hosted._services = replace(hosted._services, copying=copying)
+    topic = broker.node.image.topics.by_name["t"]
+
+    def follow(epoch):
+        state = PartitionImage((me, me + 1), (me + 1,), me + 1, leader_epoch=epoch)
+        broker.run(lambda: hosted._follow(topic, 0, state))
+
+    follow(8)
+    writer = unified.partition.directory
+    writer.offline = OSError(5, "Input/output error")
+    broker.run(lambda: hosted.directory_failed(writer))
+    follow(9)
+    assert heard == [8, "released"]
+    assert unified.partition.follower is None
+    writer.offline = None

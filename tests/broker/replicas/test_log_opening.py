@@ -10,8 +10,10 @@ import pytest
 
 from stratalog.broker.replicas.led import Led
 from stratalog.client.admin import delete_topics
-from stratalog.hot.directory import LogDirectory
+from stratalog.hot.directory import FoundPartition, LogDirectory
+from stratalog.metadata.image.directory_ids import MIGRATING, UNASSIGNED
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
 
 
 def test_partitions_are_spread_over_the_directories(start_node, tmp_path):
@@ -110,3 +112,35 @@ def test_a_partition_that_finds_no_room_is_opened_later(start_node, watched_file
     watched_files.faults.clear()
     node.wait_until(lambda: len(node.node.partitions) == 1)
     assert seen == [Led.LOST]
+
+
+@pytest.mark.parametrize(
+    ("placed_in", "opens"), [(UNASSIGNED, True), (MIGRATING, True), (b"?" * 16, False), ("online", True)]
+)
+def test_a_log_that_may_lie_in_a_failed_directory_is_not_begun_anew(start_node, tmp_path, placed_in, opens):
+    """The disk may come back, and there would be two. A partition that has no directory yet goes to one that is online."""
+    node = start_node(log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+    first, second = node.node.directories.all
+    opening = node.node.hosted._opening
+    placed_in = second.directory_id if placed_in == "online" else placed_in
+    node.run(lambda: first.writer.report(OSError(5, "Input/output error")))
+
+    def open_new():
+        config = node.node.hosted.settings(node.node.image, "new")
+        return opening.open(TopicPartition("new", 0), b"n" * 16, config, leader_epoch_max=1, placed_in=placed_in)
+
+    opened = node.run(open_new)
+    assert (opened is not None) is opens
+    assert opened is None or opened.directory is second
+
+
+def test_a_log_in_a_failed_directory_is_not_opened(start_node, tmp_path, caplog):
+    """Its partition says so."""
+    node = start_node(log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+    first, _ = node.node.directories.all
+    name = TopicPartition("t", 0)
+    first.files.partitions[name] = FoundPartition(name, b"t" * 16, f"{first.path}/t-0")
+    node.run(lambda: first.writer.report(OSError(5, "Input/output error")))
+    config = node.node.hosted.settings(node.node.image, "t")
+    assert node.run(lambda: node.node.hosted._opening.open(name, b"t" * 16, config, leader_epoch_max=1)) is None
+    assert "which is offline" in caplog.text

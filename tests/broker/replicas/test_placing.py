@@ -1,4 +1,4 @@
-"""What a broker tells of the places of its replicas, and when a damaged one may be cut."""
+"""The places of replicas that a broker reports, and when a damaged one may be cut."""
 
 from types import SimpleNamespace
 
@@ -98,7 +98,7 @@ def test_a_damaged_replica_is_cut_when_a_committed_record_has_it_as_lost_and_in_
     assert Bench(level).placing.may_cut(present) is may_cut
 
 
-def test_nothing_is_told_where_the_metadata_have_no_directories():
+def test_no_place_is_reported_where_the_metadata_have_no_directories():
     """Below level 17, and in a cluster of one broker."""
     assert Bench(16).tell(state((1, 2), 1, UNASSIGNED)) is None
     alone = Placing(None, node_id=ME, directories=SimpleNamespace(), image=SimpleNamespace)

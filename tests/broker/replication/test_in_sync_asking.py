@@ -10,7 +10,9 @@ from stratalog.broker.peers.peer_errors import Peer, PeerTimeout
 from stratalog.broker.replication.in_sync_asking import InSyncAsks
 from stratalog.hot.replica_state import ReplicaState
 from stratalog.metadata.image.brokers_image import BrokerImage
+from stratalog.metadata.image.directory_ids import LOST
 from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.alter_partition import (
     AlterPartitionPartitionResult,
@@ -71,15 +73,18 @@ def channel():
 async def asks(channel):
     """The asks of broker 1 under epoch 70."""
     brokers = {
-        2: BrokerImage(2, 71, b"x" * 16, {}, is_fenced=False),
+        2: BrokerImage(2, 71, b"x" * 16, {}, is_fenced=False, directories=(b"d" * 16,)),
         3: BrokerImage(3, 72, b"y" * 16, {}, is_fenced=True),
     }
+    places = [b"a" * 16, b"d" * 16], [b"a" * 16, b"gone".ljust(16)], [b"a" * 16, LOST]
+    partitions = {n: PartitionImage((1, 2), (1,), 1, directories=tuple(each)) for n, each in enumerate(places)}
+    topics = SimpleNamespace(by_id={TOPIC_ID: SimpleNamespace(partitions=partitions)})
     made = InSyncAsks(
         channel,
         node_id=1,
         broker_epoch=lambda: 70,
         leader_epoch=lambda: 4,
-        image=lambda: SimpleNamespace(brokers=SimpleNamespace(brokers=brokers)),
+        image=lambda: SimpleNamespace(brokers=SimpleNamespace(brokers=brokers), topics=topics),
         monotonic=time.monotonic,
         draw=lambda: 0.0,
     )
@@ -155,13 +160,25 @@ async def test_a_change_without_a_waiting_leader_is_not_sent(asks, channel):
 
 def test_a_broker_joins_under_its_present_registration(asks):
     """A broker under its present registration that is neither fenced nor stopping; an epoch that was not told passes."""
-    assert [asks.may_join(*one) for one in [(2, 71), (2, -1), (2, 70), (3, 72), (4, 1)]] == [
+    key = PartitionKey(TOPIC_ID, 0)
+    assert [asks.may_join(key, *one) for one in [(2, 71), (2, -1), (2, 70), (3, 72), (4, 1)]] == [
         True,
         True,
         False,
         False,
         False,
     ]
+
+
+def test_a_replica_joins_where_its_directory_is_online(asks):
+    """It has just left the set because its directory has failed, or is damaged, and its last fetch was at the end."""
+    assert [asks.may_join(PartitionKey(TOPIC_ID, number), 2, 71) for number in (0, 1, 2, 3)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert not asks.may_join(PartitionKey(b"?" * 16, 0), 2, 71)
 
 
 def test_changes_of_sets_are_counted(asks):

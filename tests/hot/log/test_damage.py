@@ -100,7 +100,7 @@ def test_a_log_that_stops_right_after_the_cut_goes_on_there(log, tmp_path, numbe
 
 @pytest.mark.parametrize("offset", [EACH + 2, EACH + 3])
 def test_a_cut_inside_a_missing_range_ends_before_it(log, offset):
-    """Nothing of the range is there: an end inside of it would hide the hole."""
+    """The range is gone as a whole: an end inside of it would hide the hole."""
     log.set_aside(damage(log, EACH + 1))
     log.truncate_to(offset)
     assert log.log_end_offset == EACH + 1

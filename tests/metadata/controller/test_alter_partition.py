@@ -5,6 +5,7 @@ import pytest
 from stratalog.metadata.controller.alter_partition import Member, Proposal, alter_partitions
 from stratalog.metadata.controller.partition_change import PartitionTarget, partition_change
 from stratalog.metadata.controller.reassignment import reassigned
+from stratalog.metadata.image.directory_ids import LOST
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topics_image import LeaderRecovery
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -95,7 +96,9 @@ def test_refusals_come_in_the_order_of_kafka(cluster_of_four):
     assert one.state().partition_epoch == 7
 
 
-@pytest.mark.parametrize("what", ["fenced", "stopping", "epoch before", "unknown epoch"])
+@pytest.mark.parametrize(
+    "what", ["fenced", "stopping", "epoch before", "unknown epoch", "directory offline", "given up"]
+)
 def test_a_joiner_that_is_not_what_the_leader_takes_it_for_is_refused(cluster_of_four, what):
     """It may have restarted without its data since it fetched: INELIGIBLE_REPLICA (KIP-841, KIP-903)."""
     one = cluster_of_four
@@ -105,7 +108,13 @@ def test_a_joiner_that_is_not_what_the_leader_takes_it_for_is_refused(cluster_of
     if what == "stopping":
         one.topic("u", (3, 1))
         one.beat(3, wants_shutdown=True)
-    assert ask(one, proposal(one, 1, 2, members.get(what, 3))) == [ErrorCode.INELIGIBLE_REPLICA]
+    if what in {"directory offline", "given up"}:
+        places = [*one.state().directories[:2], LOST if what == "given up" else b"o" * 16]
+        change = PartitionChangeRecord(topic_id=key_of(one).topic_id, partition_id=0, directories=places, isr=[1, 2])
+        one.write([change])
+    epoch = one.state().partition_epoch
+    wanted = proposal(one, 1, 2, members.get(what, 3), partition_epoch=epoch)
+    assert ask(one, wanted) == [ErrorCode.INELIGIBLE_REPLICA]
 
 
 def test_a_member_in_sync_needs_no_known_epoch(cluster_of_four):

@@ -79,6 +79,7 @@ def test_the_quorum_is_typed():
         9000,
         60_000,
     )
+    assert quorum.directory_timeout_ms == 30_000
     assert (quorum.fetch_max_bytes, quorum.fetch_snapshot_max_bytes, quorum.auto_join) == (1 << 20, 1 << 20, False)
     assert (quorum.idle_interval_ms, quorum.snapshot_bytes, quorum.snapshot_interval_ms) == (500, 20 << 20, 3_600_000)
     assert (quorum.segment_bytes, quorum.segment_ms) == (1 << 30, 604_800_000)
