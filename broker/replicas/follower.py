@@ -20,7 +20,8 @@ from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.batch import check_batch
+from stratalog.wire.errors import Corrupt, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
 from stratalog.wire.topic import TopicPartition
 
@@ -200,9 +201,23 @@ class Follower:
             self._partition.directory.sync(self._partition)
 
     def _append(self, records: memoryview) -> None:
+        self._begin_within(records)
         info = self._log.append_as_follower(records, leader_epoch=self.epoch, now_ms=self._clock.wall_ms())
         if info is not None:
             self._partition.directory.enqueue(self._partition)
+
+    def _begin_within(self, records: memoryview) -> None:
+        """Let an empty log begin with the batch that holds its log start: the leader's may lie within one (KAFKA-5634)."""
+        log_ = self._log
+        start = log_.log_start_offset
+        if not start or start != log_.log_end_offset:
+            return
+        try:
+            header = check_batch(records)
+        except Corrupt:  # the append says what is wrong
+            return
+        if header.base_offset < start <= header.last_offset and header.partition_leader_epoch <= self.epoch:
+            log_.truncate_fully_and_start_at(header.base_offset, (), None, log_start_offset=start)
 
     def _cut(self, diverging: EpochEndOffset) -> None:
         offset = cut_to(

@@ -173,6 +173,26 @@ def test_a_position_outside_the_leaders_log_is_moved_into_it(tmp_path, start, en
     assert role.position == LogPosition(*position)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_copy_begins_with_the_batch_that_holds_the_log_start(tmp_path, heard, restarted):
+    """Deletion by offset may leave the leader's log start within a batch, and a leader sends whole batches (KAFKA-5634)."""
+    bench = Bench(str(tmp_path / "t-0"))
+    leading(bench, 3)
+    bench.partition.follow(LEADER, 6).move_into(8, 20)
+    role = bench.partition.follow(LEADER, 7) if restarted else bench.partition.follower
+    role.take(data(batch(5, 3, epoch=6), log_start=8), heard)
+    assert [one[:2] for one in heard.told] == [("refused", 8)]  # all of it is deleted
+    role.take(data(batch(5, 6, epoch=6), batch(11, epoch=6), high_watermark=12, log_start=8), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert heard.told[1:] == [("taken", 12, 6, 8)]
+    log = bench.partition.log
+    assert (log.local_log_start_offset, bench.partition.high_watermark) == (8, 12)
+    assert log.leader_epochs.entries[0].start_offset == 5
+    role.take(data(batch(10, 3, epoch=6)), heard)
+    assert heard.told[2][:2] == ("refused", 12)
+
+
 def test_a_new_leader_counts_what_it_has_written_where_that_is_enough(tmp_path):
     """In page-cache mode a follower told the leader its written end; as leader it has no less."""
     bench = following(str(tmp_path / "t-0"), flush_messages=LONG_MAX)
