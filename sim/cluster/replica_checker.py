@@ -6,7 +6,7 @@ Looked at after every event of a broker; the comparison of the logs themselves c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sim.cluster.archives import Archives, batches_of
 from sim.cluster.member import Member
@@ -29,55 +29,86 @@ class _Mark(NamedTuple):
     leader_epoch: int
 
 
+class _State(NamedTuple):
+    """A replica after an event: its mark, the epoch in which it leads (-1) and with whom, and the ends of its log."""
+
+    mark: int
+    epoch: int
+    in_sync: tuple[int, ...]
+    end: int
+    start: int
+    first: int
+    """Where its first local segment begins."""
+
+
+_UNSEEN: Final = _State(-1, -1, (), 0, -1, -1)
+
+
 class ReplicaChecker:
     """Watches the replicas of all brokers."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._marks: dict[_Key, _Mark] = {}
-        self._ends: dict[Any, int] = {}
-        self._starts: dict[Any, tuple[int, int]] = {}
-        """By partition object: its log start and its local log start."""
         self._deleted: dict[_Key, int] = {}
         """Up to where records had to go when they went; since then the clock may have been set back."""
         self.archives = Archives(world, self._mark_of)
-        self._seen: dict[Any, tuple[int, int, tuple[int, ...]]] = {}
-        """By partition object, which dies with its process: its mark, the epoch in which it leads, who is in sync then."""
+        self._seen: dict[Any, _State] = {}
+        """By partition object, which dies with its process."""
 
     # -- after every event ---------------------------------------------------------------------------------------------
 
     def after_event(self, member: Member) -> None:
         """Look at the replicas of a broker in whose process something has happened. Raises `Violation`."""
+        seen = self._seen
         for unified in member.hosted():
             partition = unified.partition
-            leader = partition.leader
-            mark, led_in = partition.high_watermark, -1 if leader is None else leader.epoch
-            now = mark, led_in, () if leader is None else leader.state.in_sync
-            end_before, self._ends[partition] = self._ends.get(partition, 0), partition.log.log_end_offset
-            if self._ends[partition] < end_before:
-                self._check_cut(member, partition)
-            self._check_starts(member, partition)
-            before = self._seen.get(partition, (-1, -1, ()))
-            if before == now:
-                continue
-            self._seen[partition] = now
-            name, end = partition.topic_partition, partition.log.log_end_offset
-            if mark > end:
-                raise Violation(f"{member}: the mark of {name} is {mark}, its log ends at {end}")
-            if mark < before[0]:
-                raise Violation(f"{member}: the mark of {name} goes back from {before[0]} to {mark}")
-            known = self._marks.get(_key(partition))
-            if led_in > before[1] and known is not None and end < known.offset and led_in >= known.leader_epoch:
-                raise Violation(
-                    f"{member} leads {name} in epoch {led_in} and ends at {end}; {known.member} had the mark at "
-                    f"{known.offset} in epoch {known.leader_epoch}"
-                )
-            if known is None or mark > known.offset:
-                self._marks[_key(partition)] = _Mark(mark, member, partition.leader_epoch)
-            if led_in >= 0 and led_in == before[1] and mark > before[0]:
-                self._check_enough(member, leader.state, str(name))
-            if led_in >= 0 and (mark > before[0] or not set(now[2]).issubset(before[2])):
-                self._check_copies(member, partition)
+            leader, log = partition.leader, partition.log
+            now = (
+                partition.high_watermark,
+                -1 if leader is None else leader.epoch,
+                () if leader is None else leader.state.in_sync,
+                log.tail.end_offset,
+                log.start.offset,
+                log.first_base_offset,
+            )
+            before = seen.get(partition, _UNSEEN)
+            if now != before:
+                seen[partition] = now = _State(*now)
+                self._changed(member, partition, before, now)
+
+    def _changed(self, member: Member, partition: Any, before: _State, now: _State) -> None:
+        if now.end < before.end:
+            self._check_cut(member, partition)
+        if now.start != before.start or now.first > before.first:
+            self._check_starts(member, partition, before)
+        if now[:3] != before[:3]:
+            self._check_mark(member, partition, before, now)
+            if partition.leader is not None:
+                self._check_leader(member, partition, before, now)
+
+    def _check_mark(self, member: Member, partition: Any, before: _State, now: _State) -> None:
+        """It does not go back, and a broker that begins to lead has all below the highest of any replica."""
+        name = partition.topic_partition
+        if now.mark > now.end:
+            raise Violation(f"{member}: the mark of {name} is {now.mark}, its log ends at {now.end}")
+        if now.mark < before.mark:
+            raise Violation(f"{member}: the mark of {name} goes back from {before.mark} to {now.mark}")
+        known = self._marks.get(_key(partition))
+        begins = now.epoch > before.epoch
+        if begins and known is not None and now.end < known.offset and now.epoch >= known.leader_epoch:
+            raise Violation(
+                f"{member} leads {name} in epoch {now.epoch} and ends at {now.end}; {known.member} had the mark at "
+                f"{known.offset} in epoch {known.leader_epoch}"
+            )
+        if known is None or now.mark > known.offset:
+            self._marks[_key(partition)] = _Mark(now.mark, member, partition.leader_epoch)
+
+    def _check_leader(self, member: Member, partition: Any, before: _State, now: _State) -> None:
+        if now.epoch == before.epoch and now.mark > before.mark:
+            self._check_enough(member, partition.leader.state, str(partition.topic_partition))
+        if now.mark > before.mark or not set(now.in_sync).issubset(before.in_sync):
+            self._check_copies(member, partition)
 
     @staticmethod
     def _check_enough(member: Member, state: Any, name: str) -> None:
@@ -86,24 +117,20 @@ class ReplicaChecker:
         if len(state.in_sync) < least:
             raise Violation(f"{member} moves the mark of {name} with {state.in_sync} in sync, {least} are needed")
 
-    def _check_starts(self, member: Member, partition: Any) -> None:
+    def _check_starts(self, member: Member, partition: Any, before: _State) -> None:
         """Log starts do not go back, records go only if they had to, and leave the disk only for the archive."""
-        log = partition.log
-        now, before = (log.log_start_offset, log.local_log_start_offset), self._starts.get(partition, (-1, -1))
-        if now == before:
-            return
-        self._starts[partition] = now
-        name = partition.topic_partition
-        if now[0] < before[0]:
-            raise Violation(f"{member}: the log start of {name} goes back from {before[0]} to {now[0]}")
+        log, name = partition.log, partition.topic_partition
+        start, local_start = log.log_start_offset, log.local_log_start_offset
+        if start < before.start:
+            raise Violation(f"{member}: the log start of {name} goes back from {before.start} to {start}")
         topic = self._world.model.topics.get(partition.topic_id)
         if topic is None:
             return
         model = topic.partitions[name.partition]
-        if now[0] > before[0]:
-            self._check_deleted(member, model, now[0])
-        if now[1] > max(now[0], before[1]):
-            self.archives.check_evicted(model, now[1], str(member))
+        if start > before.start:
+            self._check_deleted(member, model, start)
+        if local_start > max(start, before.first):
+            self.archives.check_evicted(model, local_start, str(member))
 
     def _check_deleted(self, member: Member, partition: PartitionModel, start: int) -> None:
         """Records below a log start were deleted, or are older than retention, by the clocks that were not set."""
