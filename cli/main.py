@@ -24,7 +24,7 @@ COMMANDS: Final = {
         "stratalog.cli.group", "group", "List, describe and delete consumer groups, and set their offsets."
     ),
     "cluster": LazyPath(
-        "stratalog.cli.cluster", "cluster", "Show the nodes of a cluster, and say whether it is healthy."
+        "stratalog.cli.cluster.main", "cluster", "Show the nodes of a cluster, and say whether it is healthy."
     ),
     "quorum": LazyPath("stratalog.cli.quorum", "quorum", "Describe the metadata quorum; add and remove controllers."),
     "quota": LazyPath("stratalog.cli.quota", "quota", "See, set and remove quotas of users, client ids and addresses."),

@@ -63,8 +63,8 @@ def describe(
     """Show partitions, leaders, replicas, offsets and settings of topics, or only partitions that are short of replicas.
 
     IN SYNC are the replicas that have all that is acknowledged. ELIGIBLE ones may lead although they are not in sync
-    (KIP-966), OFFLINE ones are on a broker or a directory that is away. Of several options such as --under-replicated, a
-    partition is shown that meets one.
+    (KIP-966), OFFLINE ones are on a broker or a directory that is away. With several options such as
+    --under-replicated a partition is shown that meets one.
     """
     wanted = {Lack[name.upper()] for name, is_given in lacks.items() if is_given}
     if not names and not wanted:
@@ -103,7 +103,7 @@ def _describe(client: Client, names: Sequence[str], which: str, *, as_json: bool
 def _lacking_rows(client: Client, names: Sequence[str], wanted: Collection[Lack]) -> list[dict[str, Any]]:
     topics = describe_topics(client, names or None)
     least: Mapping[str, int] = {}
-    if wanted & {Lack.AT_MIN_ISR, Lack.UNDER_MIN_ISR}:
+    if {Lack.AT_MIN_ISR, Lack.UNDER_MIN_ISR}.intersection(wanted):
         least = min_in_sync_replicas(client, [one.name for one in topics])
     moves = list_reassignments(client) if Lack.UNDER_REPLICATED in wanted else {}
     rows = []

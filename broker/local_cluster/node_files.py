@@ -122,7 +122,7 @@ def cluster_layout(
 
 
 def _copies(replicas: int) -> dict[str, str]:
-    """The replicas of every topic. Of three, one may be killed and nothing stops; of two, one in sync is enough for that."""
+    """The replicas of every topic. One of three nodes may be killed, and clients go on; with two nodes, one in sync is enough."""
     in_sync = str(max(replicas - 1, 1))
     return {
         "default.replication.factor": str(replicas),

@@ -12,7 +12,7 @@ __all__ = ["Move", "Traffic", "is_safe", "may_begin", "traffic"]
 
 
 class Move(NamedTuple):
-    """One partition on its way; ``leader`` is -1 where nobody leads it, sizes are those of one new copy."""
+    """One partition on its way; ``leader`` is -1 while there is none, sizes are those of one new copy."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]

@@ -36,7 +36,7 @@ def ask(scripted):
     return asked
 
 
-def test_partitions_that_are_short_of_replicas_are_told_apart(ask):
+def test_partitions_that_are_short_of_replicas_have_their_reasons(ask):
     """Those that meet one of the options, with the reasons."""
     code, out, _ = ask("--under-replicated", "--at-min-isr", "--under-min-isr", "--unavailable")
     assert code == 0

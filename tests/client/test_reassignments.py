@@ -40,7 +40,7 @@ def test_running_moves_have_their_target(cluster):
     assert found[TopicPartition("t", 3)].target == (4, 1)
 
 
-def test_refusals_are_told_partition_by_partition(cluster):
+def test_refusals_come_partition_by_partition(cluster):
     """Others are on their way; an error of the whole answer is raised."""
     refused = ReassignablePartitionResponse(
         partition_index=1, error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, error_message="no broker 9"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.metadata.balancing.planner import Placed, plan_moves
+from stratalog.metadata.balancing.replica_planner import Placed, plan_moves
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 

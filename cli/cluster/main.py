@@ -7,21 +7,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
-from stratalog.cli.command import broker_options, command
+from stratalog.cli.cluster.faults import NAMED_MAX, SILENT_FROM_MS, leader_faults, node_faults, replica_faults
+from stratalog.cli.command import LazyGroup, LazyPath, broker_options
 from stratalog.cli.output import ExitCode, json_option, note, reports_errors, write_json, write_rows
 from stratalog.client.client import BrokerTimeout, Client, Topic
 from stratalog.client.cluster import Cluster, FeatureLevels, describe_cluster, describe_features
 from stratalog.client.commands import NO_CONTROLLER_CODES
+from stratalog.client.out_of_sync import ClusterState, OutOfSync, copies_to_ask, out_of_sync
 from stratalog.client.quorum import Quorum, QuorumAdmin
+from stratalog.client.reassignments import Reassignment, list_reassignments
+from stratalog.client.replica_ends import ends_of_copies
 from stratalog.wire.errors import KafkaError
+from stratalog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from stratalog.wire.topic import TopicPartition
 
 __all__ = ["cluster"]
 
-SILENT_FROM_MS: Final = 10_000
-"""A voter fetches every half second; one that has not for this long is away, or cannot reach the leader."""
-NAMED_MAX: Final = 20
-"""Partitions without a leader that are named; the others are counted."""
+COMMANDS: Final = {
+    "rebalance": LazyPath(
+        "stratalog.cli.cluster.rebalance", "rebalance", "Spread replicas and leaders evenly over brokers and racks."
+    ),
+    "decommission": LazyPath(
+        "stratalog.cli.cluster.rebalance", "decommission", "Move everything off brokers that are to go."
+    ),
+}
+LISTED_MAX: Final = 1000
+"""Replicas and partitions that --json lists; the others are counted. So many replicas are asked how far they are behind."""
 WITHOUT_LEADER: Final = Quorum(leader_id=-1, leader_epoch=-1, high_watermark=-1, voters=(), observers=(), endpoints={})
 METADATA_VERSION: Final = "metadata.version"
 COLUMNS: Final = {
@@ -36,11 +49,23 @@ COLUMNS: Final = {
 }
 
 
-@command("cluster", "stratalog cluster\nstratalog cluster --json")
+@click.group(
+    "cluster",
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    invoke_without_command=True,
+    examples="""
+    stratalog cluster
+    stratalog cluster --json
+    stratalog cluster rebalance --dry-run
+    stratalog cluster decommission 3 --execute --throttle 50MiB
+    """,
+)
 @json_option
 @broker_options
+@click.pass_context
 @reports_errors
-def cluster(*, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
+def cluster(context: click.Context, *, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
     """Show the nodes of the cluster: their roles, states and addresses, the partitions they lead, the metadata quorum.
 
     STATE is active, fenced (a broker that serves no clients: it is away, starting, or cannot reach the active
@@ -48,36 +73,72 @@ def cluster(*, as_json: bool, bootstrap: str, timeout_seconds: float) -> None:
     was elected). QUORUM is leader, voter or
     observer; LAG counts the offsets of the metadata log that a node does not have yet.
 
-    A partition with replicas that are not in sync is named, too.
+    Replicas that are not in sync are named with their broker and the reason: it is fenced, the log directory is offline,
+    the copy is so many records behind. Replicas that a reassignment adds are counted apart.
 
     Exit code 0: healthy; 4: not healthy, and stderr says what is wrong, a sentence each.
     """
+    if context.invoked_subcommand is not None:
+        if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in context.params):
+            raise click.UsageError(f"Options go behind the command: stratalog cluster {context.invoked_subcommand} …")
+        return
+    _show(bootstrap, timeout_seconds, as_json=as_json)
+
+
+def _show(bootstrap: str, timeout_seconds: float, *, as_json: bool) -> None:
     with Client(bootstrap, timeout_seconds) as client:
         brokers, topics = describe_cluster(client), client.refresh()
         quorum, features = _quorum(client), describe_features(client)
+        state = _state(client, brokers, topics)
+        ends = ends_of_copies(client, copies_to_ask(state, LISTED_MAX))
     leaderless = [f"{one.name}-{part.partition}" for one in topics for part in one.partitions if part.leader < 0]
-    short = [
-        f"{one.name}-{part.partition}"
-        for one in topics
-        for part in one.partitions
-        if len(part.in_sync) < len(part.replicas)
-    ]
+    short = state.short()
+    late = out_of_sync(state, ends)
     rows = _rows(brokers, quorum, topics)
-    faults = [*_faults(rows, quorum, leaderless), *_short_of_replicas(short)]
+    faults = [*node_faults(rows, quorum), *leader_faults(leaderless), *replica_faults(late)]
     if as_json:
         write_json(
             _document(brokers, quorum, rows, leaderless, features)
-            | {"under_replicated": short}
+            | _replica_figures(short, late, state.reassignments)
             | {"healthy": not faults, "faults": faults}
         )
     else:
-        _write(brokers, quorum, rows, leaderless, features)
+        _write(brokers, quorum, rows, leaderless, features, (len(short), len(state.reassignments)))
     for fault in faults:
         note(fault)
     if not brokers.names_fenced:
         note(f"The broker at {bootstrap} does not tell which brokers are fenced: those are missing.")
     if faults:
         raise SystemExit(int(ExitCode.UNHEALTHY))
+
+
+def _state(client: Client, brokers: Cluster, topics: Sequence[Topic]) -> ClusterState:
+    lists_moves = ListPartitionReassignmentsRequest.api_key in client.link().api_ranges()
+    return ClusterState(
+        topics,
+        registered={one.node_id for one in brokers.brokers},
+        fenced={one.node_id for one in brokers.brokers if one.is_fenced},
+        reassignments=list_reassignments(client) if lists_moves else {},
+    )
+
+
+def _replica_figures(
+    short: Mapping[TopicPartition, object], late: Sequence[OutOfSync], moves: Mapping[TopicPartition, Reassignment]
+) -> dict[str, Any]:
+    return {
+        "under_replicated_partitions": len(short),
+        "under_replicated": [str(one) for one in list(short)[:LISTED_MAX]],
+        "out_of_sync": [
+            {
+                "partition": str(one.copy.partition),
+                "broker": one.copy.broker,
+                "why": one.why.value,
+                "records_behind": one.records_behind,
+            }
+            for one in late[:LISTED_MAX]
+        ],
+        "reassigning_partitions": len(moves),
+    }
 
 
 def _quorum(client: Client) -> Quorum:
@@ -136,47 +197,6 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _faults(rows: Sequence[Mapping[str, Any]], quorum: Quorum, leaderless: Sequence[str]) -> list[str]:
-    """The things that are wrong, a sentence each; empty for a healthy cluster."""
-    faults = []
-    if quorum.leader_id < 0:
-        faults.append("No controller is active: a majority of the voters must be up and reach each other.")
-    for row in rows:
-        node_id = row["node"]
-        if row["state"] == "fenced":
-            faults.append(
-                f"Broker {node_id} is fenced: it is away, starting, or cannot reach the active controller. Start it, and "
-                "read its log."
-            )
-        elif row["state"] == "silent":
-            heard = row["silence_ms"]
-            since = "has not fetched the metadata log since the active controller was elected"
-            if heard is not None:
-                since = f"last fetched the metadata log {heard // 1000} s ago"
-            faults.append(
-                f"Node {node_id} {since}: it is away, or cannot reach the active controller {quorum.leader_id}."
-            )
-    if leaderless:
-        more = f" and {len(leaderless) - NAMED_MAX} more" if len(leaderless) > NAMED_MAX else ""
-        count = "1 partition has" if len(leaderless) == 1 else f"{len(leaderless)} partitions have"
-        faults.append(
-            f"{count} no leader, because no broker that has its records is active: "
-            f"{', '.join(leaderless[:NAMED_MAX])}{more}."
-        )
-    return faults
-
-
-def _short_of_replicas(short: Sequence[str]) -> list[str]:
-    """The sentence about partitions with fewer in-sync replicas than they have."""
-    if not short:
-        return []
-    more = f" and {len(short) - NAMED_MAX} more" if len(short) > NAMED_MAX else ""
-    count = "1 partition has" if len(short) == 1 else f"{len(short)} partitions have"
-    named = f"{', '.join(short[:NAMED_MAX])}{more}"
-    why = "Their brokers are away, or have not caught up yet; topic describe shows which."
-    return [f"{count} replicas that are not in sync: {named}. {why}"]
-
-
 def _document(
     cluster: Cluster,
     quorum: Quorum,
@@ -201,10 +221,12 @@ def _write(
     rows: Sequence[Mapping[str, Any]],
     leaderless: Sequence[str],
     features: Mapping[str, FeatureLevels],
+    counts: tuple[int, int],
 ) -> None:
     click.echo(f"cluster {cluster.cluster_id}  controller {quorum.leader_id}  epoch {quorum.leader_epoch}")
     write_rows(rows, COLUMNS, as_json=False)
-    click.echo(f"partitions without a leader: {len(leaderless)}")
+    short, moving = counts
+    click.echo(f"partitions without a leader: {len(leaderless)}  under-replicated: {short}  reassigning: {moving}")
     levels = ", ".join(f"{name} {_level(name, each)}" for name, each in features.items())
     click.echo(f"features: {levels or 'not told'}")
 

@@ -37,7 +37,7 @@ NODE  ROLES              STATE   RACK  ADDRESS      LEADS  QUORUM    LAG
    2  broker,controller  active  r2    host-2:9092      1  voter       2
    3  broker             active  r3    host-3:9092      1  observer    5
    4  controller         active  -     [::1]:9093       0  voter       0
-partitions without a leader: 0
+partitions without a leader: 0  under-replicated: 0  reassigning: 0
 features: group.version 1, metadata.version 30 (4.3-IV0)
 """
 
@@ -51,6 +51,7 @@ class Told:
         self.fetched_ms = {1: 100_000, 2: 99_600, 3: 99_500, 4: 99_900}
         self.leaders = [1, 2, 3]
         self.cluster_version = 2
+        self.replicas = {}
         self.quorum_code = 0
 
     def __call__(self, *arguments: str):
@@ -67,8 +68,8 @@ class Told:
                 partition_index=number,
                 leader_id=leader,
                 leader_epoch=0,
-                replica_nodes=[1],
-                isr_nodes=[1],
+                replica_nodes=self.replicas.get(number, ([1], [1]))[0],
+                isr_nodes=self.replicas.get(number, ([1], [1]))[1],
                 offline_replicas=[],
             )
             for number, leader in enumerate(self.leaders)
@@ -221,3 +222,20 @@ def test_an_older_broker_tells_no_fenced_ones_and_that_is_said(told) -> None:
     code, _, err = told()
     assert code == 0
     assert "does not tell which brokers are fenced" in err
+
+
+def test_replicas_that_are_not_in_sync_are_named_with_the_reason(told) -> None:
+    """On a fenced broker, and on one that does not say how far it is; as JSON row by row."""
+    told.fenced = {3}
+    told.replicas = {0: ([1, 3], [1]), 2: ([3, 1], [3])}
+    told.leaders = [1, 2, 3]
+    code, out, err = told("--json")
+    row = json.loads(out)
+    assert (code, row["under_replicated_partitions"], row["reassigning_partitions"]) == (4, 2, 0)
+    assert row["under_replicated"] == ["orders-0", "orders-2"]
+    assert row["out_of_sync"] == [
+        {"partition": "orders-0", "broker": 3, "why": "fenced", "records_behind": None},
+        {"partition": "orders-2", "broker": 1, "why": "no answer", "records_behind": None},
+    ]
+    assert "1 replica on broker 3 is not in sync: the broker is fenced. Partitions: orders-0." in err
+    assert "under-replicated: 2 " in told()[1]

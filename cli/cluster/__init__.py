@@ -1,0 +1,1 @@
+"""``stratalog cluster``: what is wrong with a cluster, and where its replicas should be."""

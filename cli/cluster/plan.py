@@ -1,0 +1,178 @@
+"""The plan of a rebalance: what the brokers tell goes in, and moves with their bytes, time and leaders come out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from stratalog.cli.output import NotFoundError, bytes_text, note, write_rows
+from stratalog.client.client import Client, Topic
+from stratalog.client.cluster import Broker, describe_cluster
+from stratalog.client.copy_sizes import CopySize, copy_sizes
+from stratalog.client.reassignments import Reassignment, list_reassignments
+from stratalog.metadata.balancing.moves import Move, traffic
+from stratalog.metadata.balancing.replica_planner import Placed, plan_moves
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["Plan", "make_plan", "partitions_of", "plan_document", "write_plan"]
+
+LISTED_MAX = 20
+COLUMNS = {
+    "broker": "BROKER",
+    "rack": "RACK",
+    "state": "STATE",
+    "replicas": "REPLICAS",
+    "replicas_after": "THEN",
+    "leads": "LEADS",
+    "leads_after": "THEN",
+    "receives": "RECEIVES",
+    "sends": "SENDS",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The moves still to make, in their order, and the cluster as it is before them."""
+
+    moves: tuple[Move, ...]
+    brokers: tuple[Broker, ...]
+    leaving: frozenset[int]
+    present: Mapping[TopicPartition, tuple[int, ...]]
+    """The replicas of all partitions; of those that are being moved, the replicas in the end."""
+    leaders: Mapping[TopicPartition, int]
+    unknown: frozenset[TopicPartition]
+    """Partitions that move, and whose size no broker has told."""
+    running: Mapping[TopicPartition, Reassignment]
+
+    def after(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The replicas of all partitions in the end."""
+        return {**self.present, **{move.partition: move.target for move in self.moves}}
+
+
+def make_plan(client: Client, *, leaving: Collection[int], only: Collection[int] | None, spread: bool) -> Plan:
+    """Plan for the cluster as it is now; with ``only``, all other brokers leave. Raises `KafkaError`, `NotFoundError`, `Invalid`."""
+    cluster = describe_cluster(client)
+    topics = client.refresh()
+    parts = partitions_of(topics)
+    registered = {one.node_id: one for one in cluster.brokers}
+    holding = {broker for part in parts.values() for broker in part.replicas}
+    for broker in sorted({*leaving, *(only or ())}):
+        if broker not in registered and broker not in holding:
+            raise NotFoundError(f"no broker {broker} is registered, and no partition has a replica on it")
+    leaving = set(leaving) | ({*registered, *holding}.difference(only) if only is not None else set())
+    receivers = {one for one, broker in registered.items() if not broker.is_fenced and one not in leaving}
+    if not receivers:
+        raise Invalid("no broker that is active would be left to hold replicas")
+    running = list_reassignments(client)
+    present = {one: running[one].target if one in running else part.replicas for one, part in parts.items()}
+    sizes, unknown = copy_sizes(client, topics)
+    placed = {one: Placed(replicas, sizes.get(one, CopySize(0)).from_peer) for one, replicas in present.items()}
+    racks = {broker: registered[broker].rack if broker in registered else None for broker in {*registered, *holding}}
+    targets = plan_moves(placed, racks, receivers=receivers, leaving=leaving, spread=spread)
+    moves = []
+    for one, target in sorted(targets.items()):
+        adding = running[one].adding if one in running else ()
+        held = tuple(broker for broker in parts[one].replicas if broker not in adding)
+        size = sizes.get(one, CopySize(0))
+        moves.append(Move(one, held, target, parts[one].leader, size.from_peer, size.archived))
+    return Plan(
+        tuple(moves),
+        cluster.brokers,
+        frozenset(leaving),
+        present,
+        {one: part.leader for one, part in parts.items()},
+        frozenset(move.partition for move in moves if move.adding and move.partition in unknown),
+        running,
+    )
+
+
+def partitions_of(topics: Sequence[Topic]) -> dict[TopicPartition, Any]:
+    """The partitions of topics by name."""
+    return {TopicPartition(topic.name, part.partition): part for topic in topics for part in topic.partitions}
+
+
+def plan_document(plan: Plan, throttle: int | None) -> dict[str, Any]:
+    """The plan as JSON."""
+    flow = traffic(plan.moves)
+    return {
+        "partitions": len(plan.moves),
+        "replicas": sum(len(move.adding) for move in plan.moves),
+        "bytes_from_peers": flow.total_bytes,
+        "bytes_that_stay_in_bucket": sum(move.archived_bytes * len(move.adding) for move in plan.moves),
+        "busiest_broker_bytes": flow.busiest_bytes,
+        "throttle_bytes_per_second": throttle,
+        "seconds": None if throttle is None else round(flow.seconds_at(throttle), 1),
+        "running_before": len(plan.running),
+        "unknown_sizes": sorted(map(str, plan.unknown)),
+        "brokers": _broker_rows(plan),
+        "moves": [
+            {
+                "partition": str(move.partition),
+                "replicas": list(move.replicas),
+                "target": list(move.target),
+                "leader": move.leader if move.leader >= 0 else None,
+                "bytes_from_peer": move.copy_bytes,
+                "bytes_in_bucket": move.archived_bytes,
+            }
+            for move in plan.moves
+        ],
+    }
+
+
+def write_plan(plan: Plan, throttle: int | None) -> None:
+    """The plan as a table of brokers, and the first of its moves."""
+    said = plan_document(plan, throttle)
+    rows = [row | {name: bytes_text(row[name]) for name in ("receives", "sends")} for row in said["brokers"]]
+    write_rows(rows, COLUMNS, as_json=False)
+    if not plan.moves:
+        click.echo("nothing to move")
+        return
+    click.echo(
+        f"partitions that change: {said['partitions']}  new replicas: {said['replicas']}  "
+        f"from peers: {bytes_text(said['bytes_from_peers'])}  stays in the bucket: {bytes_text(said['bytes_that_stay_in_bucket'])}"
+    )
+    if throttle is not None:
+        click.echo(f"at {bytes_text(throttle)} a second: at least {said['seconds']} s")
+    for move in plan.moves[:LISTED_MAX]:
+        size = f"  {bytes_text(move.copy_bytes)} each" if move.adding else "  another order, nothing is copied"
+        click.echo(f"  {move.partition}  {_ids(move.replicas)} -> {_ids(move.target)}{size}")
+    if len(plan.moves) > LISTED_MAX:
+        click.echo(f"  and {len(plan.moves) - LISTED_MAX} more; --json lists them")
+    if plan.unknown:
+        some = ", ".join(map(str, sorted(plan.unknown)[:LISTED_MAX]))
+        note(f"The leaders of {len(plan.unknown)} partitions that move told no size, which counts as 0: {some}.")
+
+
+def _broker_rows(plan: Plan) -> list[dict[str, Any]]:
+    flow, after = traffic(plan.moves), plan.after()
+    held = Counter(broker for replicas in plan.present.values() for broker in replicas)
+    holds = Counter(broker for replicas in after.values() for broker in replicas)
+    leads, will_lead = Counter(plan.leaders.values()), Counter(replicas[0] for replicas in after.values())
+    known = {one.node_id: one for one in plan.brokers}
+    rows = []
+    for broker in sorted({*known, *held}):
+        registered = known.get(broker)
+        state = "absent" if registered is None else "fenced" if registered.is_fenced else "active"
+        rows.append(
+            {
+                "broker": broker,
+                "rack": registered.rack if registered else None,
+                "state": "leaving" if broker in plan.leaving and state == "active" else state,
+                "replicas": held[broker],
+                "replicas_after": holds[broker],
+                "leads": leads[broker],
+                "leads_after": will_lead[broker],
+                "receives": flow.received.get(broker, 0),
+                "sends": flow.sent.get(broker, 0),
+            }
+        )
+    return rows
+
+
+def _ids(replicas: Sequence[int]) -> str:
+    return ",".join(map(str, replicas))

@@ -1,0 +1,157 @@
+"""``stratalog cluster rebalance`` and ``decommission``: replicas and leaders spread evenly, and brokers emptied."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from stratalog.cli.cluster.plan import LISTED_MAX, Plan, make_plan, plan_document, write_plan
+from stratalog.cli.cluster.run import Outcome, Run
+from stratalog.cli.command import broker_options, command
+from stratalog.cli.output import ExitCode, json_option, note, reports_errors, write_json
+from stratalog.cli.quantities import SIZE_BYTES
+from stratalog.client.client import Client
+
+__all__ = ["decommission", "rebalance"]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def _plan_options(function: Decorated) -> Decorated:
+    for option in (
+        click.option(
+            "--at-once", type=click.IntRange(min=1), default=4, show_default=True, metavar="COUNT",
+            help="Copies that a broker receives at the same time.",
+        ),
+        click.option(
+            "--throttle", type=SIZE_BYTES, metavar="BYTES",
+            help="Bytes a second that each broker sends and receives for the moves: 50MiB. Removed at the end.",
+        ),
+        click.option("--execute", is_flag=True, help="Carry the plan out, and wait for its end."),
+        click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def _ids(_context: click.Context, parameter: click.Parameter, text: str | None) -> set[int] | None:
+    if text is None:
+        return None
+    try:
+        return {int(one) for one in text.split(",")}
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a list of broker ids such as 1,2,3", param=parameter) from error
+
+
+@command(
+    "rebalance",
+    """
+    stratalog cluster rebalance --dry-run
+    stratalog cluster rebalance --execute --throttle 50MiB
+    stratalog cluster rebalance --brokers 1,2,3 --dry-run --json
+    """,
+)
+@click.option("--brokers", callback=_ids, metavar="ID,...",
+              help="The brokers that hold all replicas in the end; the others are emptied. All if not given.")  # fmt: skip
+@_plan_options
+@json_option
+@broker_options
+@reports_errors
+def rebalance(*, brokers: set[int] | None, **options: Any) -> None:
+    """Spread replicas and leaders evenly over brokers, each partition over as many racks as it can be.
+
+    As few bytes are copied as possible: the smallest partitions move, and the count of replicas is evened out, not their
+    traffic. A tiered topic copies only what is not in the bucket yet. A broker that is fenced keeps what it has.
+    Replicas are added before others go, and a partition waits while its move would leave fewer than min.insync.replicas in
+    sync.
+
+    Ctrl-C ends the command: moves that have begun go on, and the throttle stays. The same command goes on from there, and
+    removes it. Exit code 4: partitions wait for replicas to come in sync; stderr names them.
+    """
+    _carry_out(spread=True, leaving=(), only=brokers, **options)
+
+
+@command(
+    "decommission",
+    """
+    stratalog cluster decommission 3 --dry-run
+    stratalog cluster decommission 3 --execute --throttle 50MiB
+    """,
+)
+@click.argument("nodes", metavar="NODE...", nargs=-1, required=True, type=click.IntRange(min=0))
+@_plan_options
+@json_option
+@broker_options
+@reports_errors
+def decommission(*, nodes: tuple[int, ...], **options: Any) -> None:
+    """Move all replicas off the brokers NODE, also off one that is gone for good; no other replica moves.
+
+    A replica goes to the broker with the fewest, in a rack without one of its partition if there is one. When it is
+    through, stop the broker before new topics are placed on it, and unregister it: kafka-cluster.sh unregister --id NODE.
+    The rest is as with rebalance, which evens out what this leaves uneven.
+    """
+    _carry_out(spread=False, leaving=nodes, only=None, **options)
+
+
+def _carry_out(
+    *,
+    spread: bool,
+    leaving: Sequence[int],
+    only: set[int] | None,
+    dry_run: bool,
+    execute: bool,
+    throttle: int | None,
+    at_once: int,
+    as_json: bool,
+    bootstrap: str,
+    timeout_seconds: float,
+) -> None:
+    if dry_run == execute:
+        raise click.UsageError("Give --dry-run to see the plan, or --execute to carry it out.")
+    if throttle is not None and throttle < 1:
+        raise click.UsageError("--throttle: at least 1 byte a second has to pass.")
+    with Client(bootstrap, timeout_seconds) as client:
+        plan = make_plan(client, leaving=leaving, only=only, spread=spread)
+        if as_json:
+            write_json({"plan": plan_document(plan, throttle)})
+        else:
+            write_plan(plan, throttle)
+        if dry_run:
+            return
+        run = Run(client, plan, at_once=at_once, throttle=throttle, say=note, sleep=time.sleep)
+        try:
+            outcome = run.run(elect_all=spread)
+        except KeyboardInterrupt:
+            note(f"Interrupted: {run.progress}. Moves that have begun go on; the same command goes on from there.")
+            raise SystemExit(int(ExitCode.FAILED)) from None
+    _tell(outcome, plan, as_json=as_json)
+
+
+def _tell(outcome: Outcome, plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        write_json(
+            {
+                "moved": sorted(map(str, outcome.moved)),
+                "refused": {str(one): why for one, why in sorted(outcome.refused.items())},
+                "waiting": list(map(str, outcome.waiting)),
+                "leaders_changed": outcome.leaders_changed,
+            }
+        )
+    note(f"Moved {len(outcome.moved)} partitions, and gave {outcome.leaders_changed} to their preferred leaders.")
+    for one, why in sorted(outcome.refused.items())[:LISTED_MAX]:
+        note(f"{one} was not moved: {why}.")
+    if outcome.waiting:
+        some = ", ".join(map(str, outcome.waiting[:LISTED_MAX]))
+        note(
+            f"{len(outcome.waiting)} partitions wait: with their move fewer than min.insync.replicas would be in sync: {some}. "
+            "Bring their brokers back (stratalog cluster says which), and run this again."
+        )
+        raise SystemExit(int(ExitCode.UNHEALTHY))
+    if outcome.refused:
+        raise SystemExit(int(ExitCode.FAILED))
+    gone = sorted(plan.leaving)
+    if gone:
+        note(f"Broker{'s' if len(gone) > 1 else ''} {', '.join(map(str, gone))} hold no replica any more.")

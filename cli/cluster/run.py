@@ -1,0 +1,181 @@
+"""Carries out a plan of moves: some at once, the next when these have ended, and preferred leaders at the end.
+
+No state is kept between runs: the cluster knows the moves that run and the replicas that are where they should be. After an
+interrupted run the next one plans anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stratalog.cli.cluster.plan import Plan, partitions_of
+from stratalog.cli.output import bytes_text
+from stratalog.client.client import Client, Partition
+from stratalog.client.partition_states import min_in_sync_replicas
+from stratalog.client.reassignments import Reassignment, elect_preferred_leaders, list_reassignments, reassign
+from stratalog.client.throttles import remove_throttle, set_throttle, throttled_topics
+from stratalog.metadata.balancing.moves import Move, is_safe, may_begin
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["Outcome", "Run"]
+
+LOOK_SECONDS: Final = 0.5
+SAID_SECONDS: Final = 10.0
+STUCK_SECONDS: Final = 30.0
+"""So long no move runs and none may begin, before the run gives up."""
+ELECTION_SECONDS: Final = 10.0
+"""New replicas join the in-sync set in a moment; so long elections of leaders are tried again."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The end of a run: the partitions that were moved, that were refused with the reason, and that wait for replicas in sync."""
+
+    moved: list[TopicPartition] = field(default_factory=list)
+    refused: dict[TopicPartition, str] = field(default_factory=dict)
+    waiting: list[TopicPartition] = field(default_factory=list)
+    leaders_changed: int = 0
+
+
+class Run:
+    """One run of a plan. ``say`` gets sentences of progress."""
+
+    def __init__(
+        self,
+        client: Client,
+        plan: Plan,
+        *,
+        at_once: int,
+        throttle: int | None,
+        say: Callable[[str], None],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._client = client
+        self._plan = plan
+        self._at_once = at_once
+        self._throttle = throttle
+        self._say = say
+        self._sleep = sleep
+        self._clock = client.monotonic
+        self._left = {move.partition: move for move in plan.moves}
+        self.outcome = Outcome()
+
+    def run(self, *, elect_all: bool) -> Outcome:
+        """Make all moves and wait for their end, then elect leaders: of all partitions, or of those that were moved.
+
+        Raises `KafkaError` and `BrokerAway`; moves that have begun go on then, as after Ctrl-C.
+        """
+        if self._throttle is not None and self._plan.moves:
+            self._set_throttle(self._throttle)
+        least = min_in_sync_replicas(self._client, {move.partition.topic for move in self._plan.moves})
+        self._move(least)
+        self._elect(elect_all=elect_all)
+        self._clear_throttle()
+        return self.outcome
+
+    @property
+    def progress(self) -> str:
+        """How far it has come."""
+        left = sum(move.copy_bytes * len(move.adding) for move in self._left.values())
+        return (
+            f"{len(self.outcome.moved)} of {len(self._plan.moves)} partitions are where they should be; "
+            f"{bytes_text(left)} of the others to copy"
+        )
+
+    def _move(self, least: Mapping[str, int]) -> None:
+        said_at = acted_at = self._clock()
+        others = set(self._plan.running).difference(self._left)  # of an earlier run, on the way to where they should be
+        while True:
+            parts = partitions_of(self._client.refresh())
+            running = list_reassignments(self._client)
+            others &= set(running)
+            before = len(self._left)
+            self._note_ends(parts, running)
+            under_way = [move for one, move in self._left.items() if _is_under_way(move, running)]
+            ours = {move.partition for move in under_way}
+            waiting = [move for one, move in self._left.items() if one not in ours]
+            begun = self._begin(waiting, under_way, parts, least)
+            now = self._clock()
+            if begun or under_way or others or len(self._left) < before:
+                acted_at = now
+            if not self._left and not others:
+                return
+            if now - acted_at >= STUCK_SECONDS:
+                self.outcome.waiting = sorted(self._left)
+                return
+            if now - said_at >= SAID_SECONDS:
+                said_at = now
+                self._say(self.progress)
+            self._sleep(LOOK_SECONDS)
+
+    def _note_ends(self, parts: Mapping[TopicPartition, Partition], running: Mapping[TopicPartition, object]) -> None:
+        """Take moves off the list that have ended; a topic that was deleted meanwhile needs none."""
+        for one, move in list(self._left.items()):
+            part = parts.get(one)
+            if part is None:
+                self.outcome.refused[one] = "the topic was deleted"
+                del self._left[one]
+            elif one not in running and part.replicas == move.target:
+                self.outcome.moved.append(one)
+                del self._left[one]
+
+    def _begin(
+        self,
+        waiting: Sequence[Move],
+        under_way: Sequence[Move],
+        parts: Mapping[TopicPartition, Partition],
+        least: Mapping[str, int],
+    ) -> bool:
+        safe = [move for move in waiting if is_safe(move, parts[move.partition].in_sync, least[move.partition.topic])]
+        begin = may_begin(safe, under_way, self._at_once)
+        if not begin:
+            return False
+        refused = reassign(self._client, {move.partition: move.target for move in begin})
+        for one, why in refused.items():
+            self.outcome.refused[one] = why
+            del self._left[one]
+        return True
+
+    def _elect(self, *, elect_all: bool) -> None:
+        mine = set(self.outcome.moved)
+        deadline = self._clock() + ELECTION_SECONDS
+        while True:
+            wanted = [
+                one
+                for one, part in partitions_of(self._client.refresh()).items()
+                if (elect_all or one in mine) and part.leader not in {part.replicas[0], -1}
+            ]
+            ready = wanted and elect_preferred_leaders(self._client, wanted)
+            self.outcome.leaders_changed += ready or 0
+            if not wanted or self._clock() >= deadline:
+                return
+            self._sleep(LOOK_SECONDS)
+
+    def _set_throttle(self, rate: int) -> None:
+        brokers = {broker for move in self._plan.moves for broker in (*move.replicas, *move.adding)}
+        up = self._up()
+        pairs: dict[str, tuple[list[str], list[str]]] = {}
+        for move in self._plan.moves:
+            leaders, followers = pairs.setdefault(move.partition.topic, ([], []))
+            leaders += [f"{move.partition.partition}:{broker}" for broker in move.replicas]
+            followers += [f"{move.partition.partition}:{broker}" for broker in move.adding]
+        set_throttle(self._client, brokers & up, rate, pairs)
+
+    def _clear_throttle(self) -> None:
+        """Remove the throttle of this run, and of one before that was interrupted, when nothing is being moved any more."""
+        if list_reassignments(self._client):
+            return
+        topics = throttled_topics(self._client, [topic.name for topic in self._client.refresh()])
+        if topics or self._throttle is not None:
+            remove_throttle(self._client, self._up(), topics)
+
+    def _up(self) -> set[int]:
+        """The brokers that Metadata names: those that are not fenced."""
+        return set(self._client.brokers)
+
+
+def _is_under_way(move: Move, running: Mapping[TopicPartition, Reassignment]) -> bool:
+    found: Any = running.get(move.partition)
+    return found is not None and found.target == move.target

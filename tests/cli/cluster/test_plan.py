@@ -1,0 +1,76 @@
+"""The plan of a rebalance as people and programs read it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from stratalog.cli.cluster.plan import Plan, plan_document, write_plan
+from stratalog.client.cluster import Broker
+from stratalog.client.reassignments import Reassignment
+from stratalog.metadata.balancing.moves import Move
+from stratalog.wire.topic import TopicPartition
+
+MIB = 1 << 20
+
+
+def one(number):
+    return TopicPartition("t", number)
+
+
+@pytest.fixture
+def plan():
+    """Broker 3 leaves, 4 is fenced, 9 is registered no more; t-1 is tiered, t-2 only gets another order."""
+    return Plan(
+        moves=(
+            Move(one(0), (1, 3), (1, 2), 1, 10 * MIB),
+            Move(one(1), (3, 9), (2, 1), 3, 2 * MIB, 500 * MIB),
+            Move(one(2), (1, 2), (2, 1), 1, 7 * MIB),
+        ),
+        brokers=tuple(Broker(number, "h", 9092, "ab"[number % 2], number == 4) for number in (1, 2, 3, 4)),
+        leaving=frozenset({3, 9}),
+        present={one(0): (1, 3), one(1): (3, 9), one(2): (1, 2), one(3): (4, 1)},
+        leaders={one(0): 1, one(1): 3, one(2): 1, one(3): 4},
+        unknown=frozenset({one(1)}),
+        running={one(3): Reassignment((4, 1, 2), (1,), (2,))},
+    )
+
+
+def test_the_document_has_bytes_time_and_brokers_before_and_after(plan):
+    """Bytes of new copies only; a broker that is not registered has no rack."""
+    said = json.loads(json.dumps(plan_document(plan, 2 * MIB)))
+    assert (said["partitions"], said["replicas"]) == (3, 3)
+    assert said["bytes_from_peers"] == 14 * MIB
+    assert said["bytes_that_stay_in_bucket"] == 1000 * MIB
+    assert (said["busiest_broker_bytes"], said["seconds"]) == (12 * MIB, 6.0)
+    assert (said["running_before"], said["unknown_sizes"]) == (1, ["t-1"])
+    rows = {row["broker"]: row for row in said["brokers"]}
+    assert [(row["state"], row["replicas"], row["replicas_after"]) for row in rows.values()] == [
+        ("active", 3, 4), ("active", 1, 3), ("leaving", 2, 0), ("fenced", 1, 1), ("absent", 1, 0),
+    ]  # fmt: skip
+    assert [(row["leads"], row["leads_after"]) for row in rows.values()] == [(2, 1), (0, 2), (1, 0), (1, 1), (0, 0)]
+    assert (rows[2]["receives"], rows[1]["sends"], rows[9]["rack"]) == (12 * MIB, 10 * MIB, None)
+    assert said["moves"][1]["target"] == [2, 1]
+    assert plan_document(plan, None)["seconds"] is None
+
+
+def test_the_text_names_the_first_moves(plan, capsys):
+    """And what is not known goes to stderr."""
+    write_plan(plan, 2 * MIB)
+    out, err = capsys.readouterr()
+    assert "from peers: 14.0 MiB  stays in the bucket: 1000.0 MiB" in out
+    assert "at 2.0 MiB a second: at least 6.0 s" in out
+    assert "  t-0  1,3 -> 1,2  10.0 MiB each\n" in out
+    assert "  t-2  1,2 -> 2,1  another order, nothing is copied\n" in out
+    assert re.match(r"The leaders of 1 partitions that move told no size, which counts as 0: t-1\.", err)
+
+
+def test_a_plan_without_moves_and_one_with_many(plan, capsys):
+    """The table of brokers is shown all the same; of many moves the first."""
+    write_plan(Plan((), plan.brokers, frozenset(), plan.present, plan.leaders, frozenset(), {}), None)
+    assert capsys.readouterr().out.splitlines()[-1] == "nothing to move"
+    many = tuple(Move(one(number), (1,), (2,), 1, 1) for number in range(50))
+    write_plan(Plan(many, plan.brokers, frozenset(), plan.present, plan.leaders, frozenset(), {}), None)
+    assert capsys.readouterr().out.splitlines()[-1] == "  and 30 more; --json lists them"

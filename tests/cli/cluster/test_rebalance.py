@@ -1,0 +1,140 @@
+"""``stratalog cluster rebalance`` and ``decommission`` on four brokers in this process."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+
+import pytest
+from click.testing import CliRunner
+
+from stratalog.cli.main import cli
+from stratalog.client.admin import create_topic
+from stratalog.client.client import Client
+from stratalog.client.reassignments import list_reassignments
+from stratalog.client.throttles import throttled_topics
+from tests.broker.nodes_of_a_cluster import RunningNodes
+
+BROKERS = (1, 2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    """A controller and four brokers, whose sessions last."""
+    calm = {"broker.session.timeout.ms": "60000", "controller.quorum.fetch.timeout.ms": "60000"}
+    made = RunningNodes(
+        tmp_path_factory.mktemp("rebalance"), {100: "controller", **dict.fromkeys(BROKERS, "broker")}, **calm
+    ).start()
+    yield made
+    made.stop()
+
+
+class Cluster:
+    """The brokers as commands see them."""
+
+    def __init__(self, nodes):
+        self.bootstrap = ",".join(f"127.0.0.1:{nodes[one].port}" for one in BROKERS)
+
+    def run(self, *arguments, code=0):
+        """Runs a command; its result."""
+        found = CliRunner().invoke(cli, ["cluster", *arguments, "-b", self.bootstrap])
+        if found.exception is not None and not isinstance(found.exception, SystemExit):
+            raise found.exception
+        assert found.exit_code == code, found.output
+        return found
+
+    def counts(self):
+        """Replicas, and leaders, of each broker."""
+        with Client(self.bootstrap) as client:
+            parts = [part for topic in client.refresh() for part in topic.partitions]
+            assert all(set(part.in_sync) == set(part.replicas) for part in parts)
+            return Counter(one for part in parts for one in part.replicas), Counter(part.leader for part in parts)
+
+    def make(self, name, partitions, replicas):
+        """A topic that all brokers know."""
+        with Client(self.bootstrap) as client:
+            create_topic(client, name, partition_count=partitions, replication_factor=replicas)
+        deadline = time.monotonic() + 30
+        while sum(self.counts()[0].values()) < partitions * replicas:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def cluster(nodes):
+    """Its brokers, and the topic `t` of twelve partitions."""
+    made = Cluster(nodes)
+    with Client(made.bootstrap) as client:
+        if not client.refresh(["t"], skip_missing=True):
+            made.make("t", 12, 2)
+    return made
+
+
+@pytest.mark.story
+def test_a_broker_is_emptied_and_later_takes_its_share_again(cluster):
+    """A dry run changes nothing. A run that has nothing to do says so. The throttle is gone in the end."""
+    before = cluster.counts()
+    plan = json.loads(cluster.run("decommission", "4", "--dry-run", "--json", "--throttle", "1MiB").stdout)["plan"]
+    assert cluster.counts() == before
+    assert plan["replicas"] == before[0][4] == len(plan["moves"])
+    assert next(row for row in plan["brokers"] if row["broker"] == 4)["replicas_after"] == 0
+    told = cluster.run("decommission", "4", "--execute", "--throttle", "10MiB")
+    assert "Broker 4 hold no replica any more." in told.stderr
+    assert cluster.counts()[0][4] == cluster.counts()[1][4] == 0
+    assert "nothing to move" in cluster.run("decommission", "4", "--execute").stdout
+    lines = cluster.run("rebalance", "--execute").stdout
+    assert "another order" in lines or "each" in lines
+    replicas, leaders = cluster.counts()
+    assert max(replicas.values()) - min(replicas[one] for one in BROKERS) <= 1
+    assert max(leaders.values()) - min(leaders[one] for one in BROKERS) <= 1
+    assert "nothing to move" in cluster.run("rebalance", "--dry-run").stdout
+    with Client(cluster.bootstrap) as client:
+        assert throttled_topics(client, ["t"]) == []
+    assert cluster.run().exit_code == 0
+
+
+@pytest.mark.story
+def test_a_run_that_was_interrupted_goes_on_with_the_next_one(cluster, monkeypatch):
+    """Moves that have begun end by themselves; the throttle of the first run goes with the second."""
+    looks = iter(range(1))
+
+    def interrupted(_seconds):
+        if next(looks, None) is None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("stratalog.cli.cluster.rebalance.time.sleep", interrupted)
+        told = cluster.run("decommission", "1", "--execute", "--at-once", "1", "--throttle", "10MiB", code=1)
+    assert "Interrupted: " in told.stderr
+    with Client(cluster.bootstrap) as client:
+        assert throttled_topics(client, ["t"]) == ["t"]
+    cluster.run("decommission", "1", "--execute")
+    assert cluster.counts()[0][1] == 0
+    with Client(cluster.bootstrap) as client:
+        assert (throttled_topics(client, ["t"]), list_reassignments(client)) == ([], {})
+    cluster.run("rebalance", "--execute")
+
+
+@pytest.mark.story
+def test_with_brokers_given_all_others_are_emptied(cluster):
+    """Exit code 3 for an id that no broker has."""
+    cluster.run("rebalance", "--brokers", "2,3", "--execute")
+    assert set(cluster.counts()[0]) == {2, 3}
+    assert "no broker 9 is registered" in cluster.run("rebalance", "--brokers", "2,9", "--dry-run", code=3).stderr
+    assert "more than there are brokers" in cluster.run("rebalance", "--brokers", "2", "--dry-run", code=2).stderr
+    cluster.run("rebalance", "--execute")
+    assert set(cluster.counts()[0]) == set(BROKERS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("rebalance",), ("rebalance", "--dry-run", "--execute"), ("decommission", "--dry-run"),
+     ("rebalance", "--dry-run", "--brokers", "a"), ("rebalance", "--execute", "--throttle", "0")],
+)  # fmt: skip
+def test_senseless_options_are_a_usage_error(arguments):
+    """Before anything is asked."""
+    assert CliRunner().invoke(cli, ["cluster", *arguments]).exit_code == 2
+    told = CliRunner().invoke(cli, ["cluster", "--json", "rebalance", "--dry-run"])
+    assert told.exit_code == 2
+    assert "Options go behind the command: stratalog cluster rebalance" in told.stderr

@@ -1,0 +1,158 @@
+"""A run of a plan against a cluster of answers: how many moves at once, what waits, what is refused, and when it gives up."""
+
+from __future__ import annotations
+
+import pytest
+
+from stratalog.cli.cluster.plan import Plan
+from stratalog.cli.cluster.run import SAID_SECONDS, STUCK_SECONDS, Run
+from stratalog.client.client import Client
+from stratalog.client.reassignments import Reassignment
+from stratalog.metadata.balancing.moves import Move
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from stratalog.wire.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from stratalog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from stratalog.wire.topic import TopicPartition
+from tests.client import told_topics as told
+
+
+def _configs(request):
+    asked = request.resources[0].configuration_keys
+    return told.configs({"t": {"min.insync.replicas": "2"} if "min.insync.replicas" in asked else {}})
+
+
+class World:
+    """The topic t: partition -> (leader, replicas, in sync). A move ends when it has been looked at ``looks`` times."""
+
+    def __init__(self, scripted, parts, looks=1):
+        self.parts, self.looks, self.moves, self.refused = dict(parts), looks, {}, {}
+        self.most, self.seconds, self.said, self.gone = 0, 0.0, [], False
+        scripted.ranges = {3: (0, 13), 18: (0, 4), 32: (1, 4), 43: (0, 2), 45: (0, 1), 46: (0, 0)}
+        scripted.answers |= {
+            3: lambda _: told.metadata(scripted.port, (1, 2, 3, 4), self._rows()),
+            32: _configs,
+            43: self._elect,
+            45: self._alter,
+            46: lambda _: self._list(),
+        }
+        self.address = scripted.address
+
+    def _rows(self):
+        if self.gone:
+            return {}
+        return {"t": [(*self.parts[number], ()) for number in sorted(self.parts)]}
+
+    def _alter(self, request):
+        rows = []
+        for one in request.topics[0].partitions:
+            why = self.refused.get(one.partition_index)
+            rows.append(
+                ReassignablePartitionResponse(
+                    partition_index=one.partition_index,
+                    error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT if why else 0,
+                    error_message=why,
+                )
+            )
+            if not why:
+                self.moves[one.partition_index] = [tuple(one.replicas), self.looks]
+        self.most = max(self.most, len(self.moves))
+        return AlterPartitionReassignmentsResponse(responses=[ReassignableTopicResponse(name="t", partitions=rows)])
+
+    def _list(self):
+        for number, move in list(self.moves.items()):
+            move[1] -= 1
+            if move[1] < 0:
+                del self.moves[number]
+                leader = self.parts[number][0]
+                target = move[0]
+                self.parts[number] = (leader if leader in target else target[0], target, target)
+        rows = [
+            OngoingPartitionReassignment(
+                partition_index=number,
+                replicas=[*target, *set(self.parts[number][1]).difference(target)],
+                adding_replicas=sorted(set(target).difference(self.parts[number][1])),
+                removing_replicas=sorted(set(self.parts[number][1]).difference(target)),
+            )
+            for number, (target, _) in self.moves.items()
+        ]
+        return ListPartitionReassignmentsResponse(topics=[OngoingTopicReassignment(name="t", partitions=rows)])
+
+    def _elect(self, request):
+        rows = []
+        for number in request.topic_partitions[0].partitions:
+            _, replicas, in_sync = self.parts[number]
+            self.parts[number] = (replicas[0], replicas, in_sync)
+            rows.append(PartitionResult(partition_id=number))
+        return ElectLeadersResponse(replica_election_results=[ReplicaElectionResult(topic="t", partition_result=rows)])
+
+    def sleep(self, seconds):
+        """Virtual time."""
+        self.seconds += seconds
+
+    def run(self, targets, *, at_once=1, elect_all=False, running=None):
+        """Carry out moves to ``targets``; the outcome."""
+        moves = [
+            Move(TopicPartition("t", number), self.parts[number][1], target, self.parts[number][0], 1 << 20)
+            for number, target in targets.items()
+        ]
+        plan = Plan(tuple(moves), (), frozenset(), {}, {}, frozenset(), running or {})
+        with Client(self.address, 5, monotonic=lambda: self.seconds) as client:
+            run = Run(client, plan, at_once=at_once, throttle=None, say=self.said.append, sleep=self.sleep)
+            return run.run(elect_all=elect_all)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_no_more_copies_go_to_a_broker_than_wanted(scripted, at_once):
+    """The next begins when one has ended; leaders of what was moved become the preferred ones."""
+    world = World(scripted, dict.fromkeys(range(7), (1, (1, 2), (1, 2))))
+    outcome = world.run(dict.fromkeys(range(7), (2, 3)), at_once=at_once)
+    assert world.most == at_once
+    assert sorted(one.partition for one in outcome.moved) == list(range(7))
+    assert {replicas for _, replicas, _ in world.parts.values()} == {(2, 3)}
+    assert {leader for leader, _, _ in world.parts.values()} == {2}
+
+
+def test_leaders_of_all_partitions_are_elected_on_demand(scripted):
+    """Also of those that did not move; one that leads already is left alone."""
+    world = World(scripted, {0: (2, (1, 2), (1, 2)), 1: (1, (1, 2), (1, 2)), 2: (-1, (3, 4), ())})
+    assert world.run({}, elect_all=True).leaders_changed == 1
+    assert world.parts[0][0] == 1
+    assert world.run({}).leaders_changed == 0
+
+
+def test_a_move_that_would_endanger_acknowledged_records_waits_and_is_named(scripted):
+    """One member is in sync, min.insync.replicas is 2, and one replica would be added: others move meanwhile."""
+    world = World(scripted, {0: (1, (1, 2, 3), (1,)), 1: (1, (1, 2, 3), (1, 2, 3))})
+    outcome = world.run({0: (2, 3, 4), 1: (1, 2, 4)})
+    assert (outcome.moved, outcome.waiting) == ([TopicPartition("t", 1)], [TopicPartition("t", 0)])
+    assert world.parts[0][1] == (1, 2, 3)
+    assert world.seconds >= STUCK_SECONDS
+
+
+def test_refused_moves_and_deleted_topics_are_named(scripted):
+    """The others go on."""
+    world = World(scripted, dict.fromkeys(range(3), (1, (1, 2), (1, 2))))
+    world.refused = {1: "no broker 9"}
+    outcome = world.run({0: (1, 3), 1: (1, 9), 2: (1, 3)})
+    assert outcome.refused == {TopicPartition("t", 1): "no broker 9"}
+    assert sorted(one.partition for one in outcome.moved) == [0, 2]
+    world.gone = True
+    assert world.run({0: (1, 4)}).refused == {TopicPartition("t", 0): "the topic was deleted"}
+
+
+def test_a_run_waits_for_the_moves_of_an_earlier_one_and_says_how_far_it_is(scripted):
+    """They are in no plan any more, and have to end before the throttle goes."""
+    world = World(scripted, {0: (1, (1, 2), (1, 2))}, looks=3 * int(SAID_SECONDS))
+    world.moves[0] = [(1, 3), world.looks]
+    world.run({}, running={TopicPartition("t", 0): Reassignment((1, 3, 2), (3,), (2,))})
+    assert world.parts[0][1] == (1, 3)
+    assert world.said[0] == "0 of 0 partitions are where they should be; 0 B of the others to copy"
