@@ -21,7 +21,7 @@ from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
 from stratalog.broker.replicas.led import Led, why_led
-from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog
+from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog, first_high_watermark
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.partition_table import PartitionTable
@@ -345,7 +345,7 @@ class HostedPartitions:
         partition = Partition(
             opened.log,
             directory=opened.directory.writer,
-            high_watermark=_first_high_watermark(opened, state),
+            high_watermark=first_high_watermark(opened, state),
             clock=services.clock,
             rework=services.rework,
             asking=NO_FOLLOWERS if services.copying is None else services.copying.asking,
@@ -409,16 +409,3 @@ class HostedPartitions:
             directory.files.doom_partition(unified.topic_partition, os.urandom(_UUID_BYTES))
         except OSError as error:
             directory.writer.report(error)
-
-
-def _first_high_watermark(opened: OpenedLog, state: PartitionImage) -> int:
-    """The first high watermark of a log that has just been opened.
-
-    An only replica has committed all records on its disk. With several, the leader decides about those above the mark that was
-    written down last.
-    """
-    log_ = opened.log
-    if len(state.replicas) == 1:
-        return log_.flushed_offset
-    kept = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
-    return min(max(kept, log_.log_start_offset), log_.flushed_offset)

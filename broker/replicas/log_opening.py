@@ -21,10 +21,11 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.metadata.image.directory_ids import UNASSIGNED, is_reserved
+from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import KafkaError, StratalogError
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["LogOpening", "OpenedLog"]
+__all__ = ["LogOpening", "OpenedLog", "first_high_watermark"]
 
 _OF_ONE_NAME = frozenset(
     {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG}
@@ -161,3 +162,16 @@ def _unopened(name: TopicPartition, path: str, error: Exception) -> str:
         f"{name} cannot be opened and is offline, the other partitions are served. Its files are in {path}: repair or move "
         f"away what is named here, and restart the broker: {error if isinstance(error, _NAMED) else repr(error)}"
     )
+
+
+def first_high_watermark(opened: OpenedLog, state: PartitionImage) -> int:
+    """The first high watermark of a log that has just been opened.
+
+    An only replica has committed all records on its disk. With several, the leader decides about those above the mark that was
+    written down last.
+    """
+    log_ = opened.log
+    if len(state.replicas) == 1:
+        return log_.flushed_offset
+    kept = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
+    return min(max(kept, log_.log_start_offset), log_.flushed_offset)
