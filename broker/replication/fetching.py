@@ -56,6 +56,9 @@ _REST_FIRST_MS: Final = 20
 
 _NO_SESSION: Final = 0
 
+_SHARE_BYTES_MAX: Final = 4 << 20
+"""What one partition may bring where few are copied: as much as a leader writes before it syncs, so both sync as often."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
@@ -71,6 +74,10 @@ class FetchLimits:
     """``replica.fetch.max.bytes``"""
     backoff_ms: int
     """``replica.fetch.backoff.ms``: the longest pause after a failure."""
+
+    def bytes_of_one(self, count: int) -> int:
+        """The bytes to ask of one of ``count`` partitions: its share of an answer, if that is more than its own limit."""
+        return max(self.partition_max_bytes, min(_SHARE_BYTES_MAX, self.max_bytes // max(count, 1)))
 
 
 class _Copied:
@@ -317,10 +324,12 @@ class Fetching:
 
     def _request(self, named: Iterable[PartitionKey], gone: Iterable[PartitionKey], now_ms: int) -> FetchRequest:
         limits = self._limits()
+        share_bytes = limits.bytes_of_one(len(self._copied))
         topics: dict[Uuid, FetchTopic] = {}
         for key in named:
             topic = topics.setdefault(key.topic_id, FetchTopic(topic="", topic_id=key.topic_id, partitions=[]))
-            topic.partitions.append(_wanted(key, self._copied[key], limits.partition_max_bytes))
+            max_bytes = limits.partition_max_bytes if self._throttled.is_out(key) else share_bytes
+            topic.partitions.append(_wanted(key, self._copied[key], max_bytes))
         forgotten: dict[Uuid, ForgottenTopic] = {}
         for key in gone:
             left = forgotten.setdefault(key.topic_id, ForgottenTopic(topic="", topic_id=key.topic_id, partitions=[]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replication.correcting import Correcting
 from stratalog.broker.replication.fetching import Fetching, FetchLimits
 from stratalog.broker.replication.fetching_events import (
+    Action,
     Answered,
     Ask,
     Correct,
@@ -28,6 +30,7 @@ from stratalog.broker.replication.fetching_events import (
 )
 from stratalog.broker.replication.tier_start import Submit
 from stratalog.broker.runtime.alarm import Alarm
+from stratalog.broker.runtime.slices import SLICE_SECONDS
 from stratalog.metadata.image.partition_index import PartitionKey
 
 __all__ = ["IDS_SINCE", "LeaderFetcher"]
@@ -69,6 +72,11 @@ class LeaderFetcher:
         self._begun: set[PartitionKey] = set()
         self._correcting = Correcting(links, leader_id, local_id=local_id, timeout_ms=timeout_ms, archive=archive)
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
+        self._monotonic = monotonic
+        self._actions: deque[Action] = deque()
+        """What is still to be done, in order."""
+        self._is_acting = False
+        """Whether it is being done now, or goes on in the next turn of the loop."""
         self._closed = False
         self._told = False
 
@@ -122,22 +130,41 @@ class LeaderFetcher:
         if self._closed:
             return
         self._machine.broker_epoch = self._broker_epoch()
-        for action in self._machine.step(event, self._alarm.now_ms()):
-            if isinstance(action, Ask):
-                answer = self._links.ask(
-                    self._leader_id, action.request, timeout_ms=self._timeout_ms, version_min=IDS_SINCE
-                )
-                answer.add_done_callback(self._answered)
-                continue
-            role = self._roles.get(action.key)
-            if role is None or role.epoch != action.leader_epoch:
-                continue
-            if isinstance(action, Correct):
-                self._correcting.begin(role, self, is_archived=action.is_archived)
-            else:
-                self._count(action.key, len(action.data.records or b""))
-                role.take(action.data, self)
+        self._actions += self._machine.step(event, self._alarm.now_ms())
         self._alarm.set(self._machine.wake_at_ms)
+        if not self._is_acting:
+            self._act()
+
+    def _act(self) -> None:
+        """Do what is to be done, a slice in each turn of the loop: an answer may have hundreds of logs cut."""
+        self._is_acting = True
+        until = self._monotonic() + SLICE_SECONDS
+        try:
+            while self._actions and not self._closed:
+                if self._monotonic() > until:
+                    asyncio.get_running_loop().call_soon(self._act)
+                    return
+                self._do(self._actions.popleft())
+        except BaseException:
+            self._is_acting = False
+            raise
+        self._is_acting = False
+
+    def _do(self, action: Action) -> None:
+        if isinstance(action, Ask):
+            answer = self._links.ask(
+                self._leader_id, action.request, timeout_ms=self._timeout_ms, version_min=IDS_SINCE
+            )
+            answer.add_done_callback(self._answered)
+            return
+        role = self._roles.get(action.key)
+        if role is None or role.epoch != action.leader_epoch:
+            return
+        if isinstance(action, Correct):
+            self._correcting.begin(role, self, is_archived=action.is_archived)
+        else:
+            self._count(action.key, len(action.data.records or b""))
+            role.take(action.data, self)
 
     def _count(self, key: PartitionKey, size_bytes: int) -> None:
         if size_bytes and self._throttle is not None and self._throttle.is_key_throttled(key):

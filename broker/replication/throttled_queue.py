@@ -60,6 +60,10 @@ class ThrottledQueue:
         self._waiting[key] = None
         return True
 
+    def is_out(self, key: PartitionKey) -> bool:
+        """Whether it is throttled and asked for: it may bring no more than was reckoned with."""
+        return key in self._out
+
     def discard(self, key: PartitionKey) -> None:
         """It is not to be asked for, or is in sync."""
         self._waiting.pop(key, None)

@@ -132,6 +132,20 @@ def test_many_partitions_are_named_in_turn_and_no_request_waits_meanwhile():
     assert (len(named(second)), second.max_wait_ms) == (1, 500)
 
 
+@pytest.mark.parametrize(("count", "asked"), [(1, 4 << 20), (5, 2 << 20), (10, 1 << 20), (1000, 1 << 20)])
+def test_few_partitions_may_bring_more_each(count, asked):
+    """What a leader writes between two syncs comes with one answer: a follower syncs as often, and not for every MiB."""
+    assert LIMITS.bytes_of_one(count) == asked
+
+
+def test_the_share_of_one_partition_is_what_is_asked_for():
+    """By the number of partitions that are copied, also of those that the request does not name."""
+    one, request = following(*range(5))
+    assert one.step(answer(data(0, records=b"a")), 0)
+    request = request_of(one.step(Taken(key(0), 5, at(1)), 0))
+    assert [wanted.partition_max_bytes for wanted in request.topics[0].partitions] == [2 << 20]
+
+
 @pytest.mark.parametrize(
     ("code", "action"),
     [

@@ -84,3 +84,54 @@ async def test_a_released_partition_is_asked_for_no_more(fetcher, links):
     fetcher.close()
     fetcher.follow(role.key, role)
     assert len(links.asked) == 1
+
+
+async def test_a_long_answer_is_taken_in_slices(links):
+    """Hundreds of logs that are cut after a crash hold up no heartbeat; the next fetch leaves when all are done."""
+    now = [0.0]
+
+    def monotonic():
+        now[0] += 0.006
+        return now[0]
+
+    one = LeaderFetcher(
+        7,
+        links,
+        local_id=2,
+        limits=lambda: LIMITS,
+        broker_epoch=lambda: 40,
+        timeout_ms=1000,
+        monotonic=monotonic,
+        draw=lambda: 0.0,
+    )
+    roles = [Role(number) for number in range(3)]
+    for role in roles:
+        one.follow(role.key, role)
+    links.newest()[2].set_result(answer())
+    await turns()
+    partitions = [PartitionData(partition_index=number, high_watermark=0, records=b"abc") for number in range(3)]
+    topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=partitions)]
+    asked = len(links.asked)
+    links.newest()[2].set_result(FetchResponse(session_id=9, responses=topics))
+    taken = []
+    while len(links.asked) == asked:
+        await turns(1)
+        taken.append(sum(len(role.answers) for role in roles))
+    assert {1, 3} <= set(taken)
+    assert taken == sorted(taken)
+    assert {wanted.fetch_offset for wanted in links.fetches()[-1].topics[0].partitions} == {3}
+
+
+async def test_what_is_left_of_an_answer_is_dropped_when_it_is_closed(fetcher, links):
+    """A node that stops takes no more records."""
+    first, second = Role(0), Role(1)
+    for role in (first, second):
+        fetcher.follow(role.key, role)
+    links.newest()[2].set_result(answer())
+    await turns()
+    first.take = lambda _data, _outcome: fetcher.close()
+    partitions = [PartitionData(partition_index=number, high_watermark=0, records=b"abc") for number in range(2)]
+    topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=partitions)]
+    links.newest()[2].set_result(FetchResponse(session_id=9, responses=topics))
+    await turns()
+    assert second.answers == []

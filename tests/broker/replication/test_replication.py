@@ -47,7 +47,7 @@ async def test_each_leader_has_requests_of_its_own(replication, links):
     assert [broker_id for broker_id, _, _ in links.asked] == [7, 8]
     request = links.fetches()[0]
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 100)
-    assert request.topics[0].partitions[0].partition_max_bytes == 10
+    assert request.topics[0].partitions[0].partition_max_bytes == 100  # the only one of its leader
 
 
 async def test_a_partition_that_moves_is_copied_from_one_leader(replication):

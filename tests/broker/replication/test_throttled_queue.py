@@ -108,6 +108,15 @@ def test_without_a_throttle_nothing_is_held():
     assert (queue.holds(key(0)), queue.take_back(0), queue.let_out(1, 0), len(queue)) == (False, [], [], 0)
 
 
+def test_what_is_asked_for_is_known():
+    """It may bring no more than was reckoned with."""
+    queue = ThrottledQueue(Throttle(rate=1000, numbers=(0, 1)))
+    queue.holds(key(0))
+    queue.holds(key(1))
+    (out,) = queue.let_out(MIB, 0)
+    assert (queue.is_out(out), queue.is_out(key(1 - out.number))) == (True, False)
+
+
 # -- the machine of a leader's fetches -----------------------------------------------------------------------------------
 
 
