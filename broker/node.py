@@ -293,6 +293,9 @@ class Node:
         )
 
     def _on_led(self, unified: UnifiedLog, led: Led) -> None:
+        leader = unified.partition.leader
+        if led is not Led.RECONFIGURED and leader is not None:
+            self.fetch_sessions.followers.expect(leader.state.replicas[1:])
         self.coordinators.led(unified)
         self.tiering.attach(unified, led)
         self.tiering.projections.topic_changed(unified.topic_partition.topic)

@@ -66,7 +66,14 @@ def _replica(context: Context, request: FetchRequest) -> ReplicaReader | None:
     replication = context.broker.replication
     assert replication is not None  # a broker that has peers copies from them
     throttle, monotonic = replication.leader_throttle, context.dispatcher.monotonic
-    return ReplicaReader(broker_id, epoch, context.row.version, throttle=throttle, monotonic=monotonic)
+    return ReplicaReader(
+        broker_id,
+        epoch,
+        context.row.version,
+        throttle=throttle,
+        monotonic=monotonic,
+        awaited=context.broker.fetch_sessions.followers,
+    )
 
 
 def _failure(request: FetchRequest, version: int, error: KafkaError) -> Message:

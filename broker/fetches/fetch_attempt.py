@@ -340,6 +340,8 @@ class FetchAttempt:
         self.context.on_abandon = self.abandon
         if self.session is not None:
             self.session.reader = self
+        if self.replica is not None:
+            self.replica.begin_wait(self)
         return PENDING
 
     def try_complete(self) -> bool:
@@ -353,8 +355,7 @@ class FetchAttempt:
             self._trying = False
         if response is None:
             return False
-        if self.session is not None:
-            self._ended(self.session)
+        self._ended()
         self.context.respond(response)
         return True
 
@@ -362,16 +363,14 @@ class FetchAttempt:
         """Answer with what there is."""
         response = self.attempt(final=True)
         assert response is not None
-        if self.session is not None:
-            self._ended(self.session)
+        self._ended()
         self.context.respond(response)
 
     def abandon(self) -> None:
         """The client has gone."""
         assert self.waiter is not None
         self.waiter.cancel()
-        if self.session is not None:
-            self._ended(self.session)
+        self._ended()
 
     def wake(self) -> None:
         """A partition of the session has become dirty."""
@@ -383,10 +382,12 @@ class FetchAttempt:
         assert self.waiter is not None
         self.waiter.expired()
 
-    def _ended(self, session: FetchSession) -> None:
+    def _ended(self) -> None:
         """The request no longer waits. So no request of the session does, unless that is a later one."""
-        if session.reader is self:
-            session.reader = None
+        if self.session is not None and self.session.reader is self:
+            self.session.reader = None
+        if self.replica is not None:
+            self.replica.end_wait(self)
 
 
 def _name_aborted(answer: PartitionData, aborted: Sequence[tuple[int, int]]) -> None:

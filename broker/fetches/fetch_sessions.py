@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from stratalog.broker.fetches.awaited_followers import AwaitedFollowers
 from stratalog.broker.fetches.fetch_attempt import TOPIC_IDS_SINCE, FetchAttempt, FetchBroker
 from stratalog.broker.requests.context import RequestContext
 from stratalog.broker.runtime.clock import Clock
@@ -97,6 +98,7 @@ class FetchSessions:
 
     def __init__(self, config: BrokerConfig, clock: Clock, random_int: Callable[[int], int], metrics: Metrics) -> None:
         self.cache = FetchSessionCache(config.integer("max.incremental.fetch.session.cache.slots"))
+        self.followers = AwaitedFollowers(clock.monotonic)
         self._clock = clock
         self._random_int = random_int
         _add_figures(self.cache, metrics)

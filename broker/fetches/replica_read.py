@@ -9,9 +9,10 @@ throttle allows none, and waits no longer than that. Sources: Kafka's ``Partitio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import ceil, inf
+from math import ceil
 from typing import Any
 
+from stratalog.broker.fetches.awaited_followers import AwaitedFollowers, WaitingFetch
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replicas.unified_log import UnifiedLog
@@ -31,6 +32,7 @@ class ReplicaReader:
     """One request of a follower."""
 
     __slots__ = (
+        "_awaited",
         "_broker_epoch",
         "_broker_id",
         "_held_back",
@@ -49,8 +51,10 @@ class ReplicaReader:
         *,
         throttle: ReplicationThrottle,
         monotonic: Callable[[], float],
+        awaited: AwaitedFollowers,
     ) -> None:
-        """``throttle``: of what followers get here."""
+        """``throttle``: of what followers get here. ``awaited``: those whose requests are not to wait long."""
+        self._awaited = awaited
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._version = version
@@ -129,8 +133,17 @@ class ReplicaReader:
         self._held_back = False
 
     def wait_ms_max(self) -> float:
-        """How long the request may wait at most: until records may go that the throttle has held back."""
-        return max(1.0, self._throttle.wait_ms(self._now_ms())) if self._held_back else inf
+        """How long the request may wait at most: until records may go that the throttle has held back, or as one that is awaited."""
+        wait_ms = self._awaited.wait_ms_max(self._broker_id)
+        return min(wait_ms, max(1.0, self._throttle.wait_ms(self._now_ms()))) if self._held_back else wait_ms
+
+    def begin_wait(self, fetch: WaitingFetch) -> None:
+        """The request waits from now on."""
+        self._awaited.begin_wait(self._broker_id, fetch)
+
+    def end_wait(self, fetch: WaitingFetch) -> None:
+        """It waits no longer."""
+        self._awaited.end_wait(self._broker_id, fetch)
 
     def count(self, topics: Iterable[FetchableTopicResponse], name_of: Callable[[Uuid], str | None]) -> None:
         """An answer leaves: count its bytes of throttled replicas, also of those that are in sync."""

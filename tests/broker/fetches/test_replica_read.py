@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.fetches.awaited_followers import AwaitedFollowers
 from stratalog.broker.fetches.replica_read import ReplicaReader
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.metrics import Metrics
@@ -48,8 +49,15 @@ class Throttle:
         self.recorded += size_bytes
 
 
-def reader_of(broker_id=FOLLOWER, *, version=18, throttle=None):
-    return ReplicaReader(broker_id, BROKER_EPOCH, version, throttle=throttle or Throttle(), monotonic=lambda: 5.0)
+def reader_of(broker_id=FOLLOWER, *, version=18, throttle=None, awaited=None):
+    return ReplicaReader(
+        broker_id,
+        BROKER_EPOCH,
+        version,
+        throttle=throttle or Throttle(),
+        monotonic=lambda: 5.0,
+        awaited=awaited or AwaitedFollowers(lambda: 5.0),
+    )
 
 
 def read(bench, offset, *, epoch=EPOCH, last_epoch=-1, broker_id=FOLLOWER, reader=None, version=18, max_bytes=1 << 20):
@@ -195,3 +203,12 @@ def test_other_partitions_are_neither_held_up_nor_counted(bench):
     assert throttle.recorded == 0
     reader.count([FetchableTopicResponse(topic_id=b"i" * 16, partitions=[answer])], names.get)
     assert throttle.recorded == size_bytes
+
+
+def test_a_follower_that_is_awaited_waits_shortly():
+    """Its next request names what this broker has begun to lead; a throttle may end the wait still earlier."""
+    awaited = AwaitedFollowers(lambda: 5.0)
+    assert reader_of(awaited=awaited).wait_ms_max() == inf
+    awaited.expect([FOLLOWER])
+    assert reader_of(awaited=awaited).wait_ms_max() == 20
+    assert reader_of(FOLLOWER + 1, awaited=awaited).wait_ms_max() == inf
