@@ -11,7 +11,7 @@ S3_TESTS := tests/tier/stores/test_store.py tests/tier/stores/s3/test_store.py t
 KERNEL_SOURCES := kernel/pyproject.toml kernel/setup.py $(wildcard kernel/stratalog_kernel/*.py*)
 KERNEL_TESTS := tests/kernel tests/spark/rows $(addprefix tests/spark/,source/test_fetch.py source/test_source.py frames/test_opened.py backfill/test_convert.py rewrite/test_newest_keys.py test_odd_records.py)
 
-.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants sim-quorum sim-cluster sim-replicas bench chaos bench-kafka bench-spark clean model
+.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants sim-quorum sim-cluster sim-replicas bench chaos faults bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
@@ -31,6 +31,7 @@ help:
 	@echo "make sim-cluster SEED=n [TRACE=1]  one run of a simulated cluster of three controllers and five brokers; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make chaos [SEED=n] [SECONDS=600]  nodes of a cluster are killed at random under clients; then all answers are checked"
+	@echo "make faults [FAULTS=a,b+c] [WORKLOADS=d,e] [SECONDS=n] [SEED=n]  faults alone and in pairs on five nodes with replicas, under clients that remember; hours"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make bench-spark [CELLS=a,b] [KEEP=folder]  Spark on the archive beside Spark on Apache Kafka (Maven and Java 17)"
 	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real server, installed and started here"
@@ -166,6 +167,9 @@ bench: $(VENV)/.ready
 
 chaos: $(VENV)/.ready
 	$(PY) -m bench.chaos --seed $(or $(SEED),0) --seconds $(or $(SECONDS),600)
+
+faults: $(VENV)/.ready
+	$(PY) -m bench.faults --seed $(or $(SEED),0) --seconds $(or $(SECONDS),60) $(if $(FAULTS),--faults $(FAULTS)) $(if $(WORKLOADS),--workloads $(WORKLOADS))
 
 bench-kafka: $(VENV)/.ready
 	$(PY) -m bench.versus $(if $(CELLS),--cells $(CELLS)) $(if $(DISK),--on-disk)
