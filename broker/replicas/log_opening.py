@@ -108,6 +108,7 @@ class LogOpening:
                 leader_epoch_max=leader_epoch_max,
                 others_have_it=others_have_it,
             )
+            _begin_at_log_start(log_)
         except Exception as error:  # noqa: BLE001 - any mistake: one log that cannot be opened stops no other
             if led is Led.LOST:
                 self._lost[topic_id] = None
@@ -155,6 +156,23 @@ class LogOpening:
     def tell_recovery(self) -> None:
         """Log what logs that were opened late have cost."""
         self._recovery.tell()
+
+
+def _begin_at_log_start(log_: Log) -> None:
+    """Let a log that ends below its log start go on there, as Kafka does: all that it had was deleted by request.
+
+    A power cut leaves such a log where syncs are left to the system, and so does a crash while a copy begins. The archive
+    of a tiered topic has the say over its end. Raises `OSError`.
+    """
+    start, end = log_.log_start_offset, log_.log_end_offset
+    if end < start and not log_.config.remote_storage_enable:
+        log.warning(
+            "%s ends at offset %d, and all below %d was deleted: the log goes on there",
+            log_.topic_partition,
+            end,
+            start,
+        )
+        log_.truncate_fully_and_start_at(start, (), None)
 
 
 def _unopened(name: TopicPartition, path: str, error: Exception) -> str:

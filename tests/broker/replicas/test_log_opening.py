@@ -13,6 +13,7 @@ from stratalog.client.admin import delete_topics
 from stratalog.hot.directory import FoundPartition, LogDirectory
 from stratalog.metadata.image.directory_ids import MIGRATING, UNASSIGNED
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from stratalog.wire.topic import TopicPartition
 
 
@@ -50,6 +51,25 @@ def test_files_of_another_topic_of_the_name_are_set_aside(broker):
     (stray,) = data.glob("t-0.*-stray")
     assert b"old" in (stray / "00000000000000000000.log").read_bytes()
     assert broker.produce("t", b"new") == [0]
+
+
+def test_a_log_that_ends_below_its_log_start_goes_on_there(broker):
+    """A power cut has dropped records that were not synced, and the checkpoint of the log start was."""
+    broker.create("t")
+    for _ in range(3):
+        broker.produce("t", b"v")
+    asked = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
+    broker.client().call(DeleteRecordsRequest(topics=[asked], timeout_ms=9999))
+    broker.stop()
+    data = Path(broker.directory, "data")
+    (data / "t-0" / f"{0:020d}.log").write_bytes(b"")
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (data / name).unlink()
+    broker.start()
+    log = broker.partition("t").partition.log
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (2, 2, 2)
+    assert broker.produce("t", b"new") == [2]
+    assert broker.values("t", 0, 2) == [b"new"]
 
 
 @pytest.mark.parametrize("harm", ["directory", "error", "mistake"])
