@@ -95,6 +95,8 @@ class _Teller:
             producer.produce(TOPIC, value, partition=self._dice.randrange(PARTITIONS), on_delivery=self._taken)
         producer.poll(self._dice.random() * 0.05)
         commits = self._dice.random() >= ABORTED
+        if not commits:  # an abort that overtakes AddPartitionsToTxn ends the producer: librdkafka's issue 4849
+            producer.flush(CALL_SECONDS)
         while True:
             try:
                 (producer.commit_transaction if commits else producer.abort_transaction)(CALL_SECONDS)
