@@ -24,7 +24,8 @@ from bench.settings import Settings
 
 _ALL: Final = "all"
 _PAIRS: Final = "pairs"
-_UNSYNCED: Final = {"log.flush.interval.messages": str(2**63 - 1)}
+
+UNSYNCED: Final = {"log.flush.interval.messages": str(2**63 - 1)}
 """Kafka's default: an acknowledged record may be in page caches only."""
 
 
@@ -83,7 +84,7 @@ def _one(given: argparse.Namespace, faults: str, workloads: Sequence[str]) -> Ru
             seed=given.seed,
             seconds=given.seconds,
             count=given.nodes,
-            settings=_UNSYNCED if given.unsynced else {},
+            settings=UNSYNCED if given.unsynced else {},
             say=say,
         )
     if outcome.all_violations and not given.must_fail:
