@@ -113,25 +113,29 @@ class Checker:
             elif earlier.incarnation_id != broker.incarnation_id:
                 raise Violation(f"broker {broker.broker_id} is registered twice under epoch {broker.epoch}")
             elif broker.is_fenced and not earlier.is_fenced:
-                self._check_fencing(image, earlier, broker)
+                self._check_fencing((before, image), earlier, broker)
             elif earlier.is_fenced and not broker.is_fenced:
                 self._check_unfencing(broker)
 
-    def _check_fencing(self, image: ClusterImage, earlier: BrokerImage, broker: BrokerImage) -> None:
+    def _check_fencing(
+        self, images: tuple[ClusterImage, ClusterImage], earlier: BrokerImage, broker: BrokerImage
+    ) -> None:
         """A silent broker has had a full session with the controller that has fenced it.
 
-        One that stops is fenced as soon as it leads nothing, which may be at once.
+        One that stops is fenced as soon as it leads nothing, which may be at once. A controller that starts may load the
+        end of one epoch and the beginning of the next together: then the fence may be of the former.
         """
         is_leaving = earlier.incarnation_id in self._world.members[broker.broker_id].leaving
         if is_leaving or earlier.in_controlled_shutdown or broker.in_controlled_shutdown:
             return
         self.fenced += 1
-        office = self.offices.get(image.provenance.epoch)
-        seconds = 0.0 if office is None else self._world.loop.time() - office.since
+        epochs = range(images[0].provenance.epoch, images[1].provenance.epoch + 1)
+        since = min((self.offices[one].since for one in epochs if one in self.offices), default=self._world.loop.time())
+        seconds = self._world.loop.time() - since
         if seconds < SESSION_SECONDS - _TICK_SECONDS:
             raise Violation(
                 f"broker {broker.broker_id} is fenced {seconds:.3f} s after the beginning of epoch "
-                f"{image.provenance.epoch}: less than its session"
+                f"{epochs[0]}: less than its session"
             )
 
     def _check_unfencing(self, broker: BrokerImage) -> None:

@@ -101,7 +101,7 @@ FOUND: dict[Bug, str] = {
     retries_are_appended: "is there twice|lies at offset|producers",
 }
 """Each bug, and what the promise that finds it says."""
-WITH_ALL = replace(BUSY, producers=1, transactions=2, consumer_members=2)
+WITH_ALL = replace(BUSY, producers=0, transactions=2, fault_seconds=10.0)
 GROUPS = replace(BUSY, producers=1, consumer_members=2, classic_members=2, fault_every=1.0)
 PLANS: dict[Bug, Plan] = {
     a_coordinator_answers_before_its_followers_have_it: replace(

@@ -20,14 +20,13 @@ from tests.sim.cluster.planted import BUSY, TIERED, Bug, assert_found
 
 def a_follower_evicts_without_the_archive(patch):
     """Local segments go before its leader has moved their records to the bucket."""
-    real = Follower.evict_below
+    real = Follower.take
 
-    def settle(self, outcome):
-        real(self, self._log.active_base_offset)
-        return real_settle(self, outcome)
+    def take(self, data, outcome):
+        real(self, data, outcome)
+        self.evict_below(self._log.active_base_offset)
 
-    real_settle = Follower.settle
-    patch.setattr(Follower, "settle", settle)
+    patch.setattr(Follower, "take", take)
 
 
 def a_leader_evicts_before_the_commit(patch):

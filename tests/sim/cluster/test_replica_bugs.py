@@ -225,6 +225,8 @@ PLANS: dict[Bug, Plan] = {
     a_new_leader_takes_its_log_end_for_the_mark: replace(
         BUSY, faults=("kill", "slow", "slow", "stop"), fault_every=0.7, lag_seconds=30.0
     ),
+    any_replica_is_elected: replace(BUSY, faults=("kill", "slow", "slow", "stop"), fault_every=0.7),
+    producers_stay_after_a_cut: replace(BUSY, faults=("isolate", "power"), fault_every=1.0),
     a_diverging_fetch_is_counted: replace(BUSY, faults=("isolate", "slow"), fault_every=1.0),
 }
 
