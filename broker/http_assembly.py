@@ -9,6 +9,7 @@ from stratalog.broker.archive.problems import first_of
 from stratalog.broker.assembly import BrokerParts
 from stratalog.broker.http.cluster_summary import ClusterSummary, cluster_summary
 from stratalog.broker.http.missing_problems import add_missing_metrics, missing_problems
+from stratalog.broker.http.replica_counts import ReplicaCounter
 from stratalog.broker.http.services import HttpServices
 from stratalog.broker.http.tier_watch import TierWatch, WatchServices
 
@@ -20,11 +21,13 @@ __all__ = ["new_http_server", "new_tier_watch", "not_ready"]
 
 def new_tier_watch(broker: BrokerParts) -> TierWatch:
     """The looks at every partition for those who watch."""
+    counter = ReplicaCounter()
 
     def summarised() -> ClusterSummary | None:
         if not broker.config.roles.has_peers:
             return None
-        return cluster_summary(broker.image, broker.cluster_id, broker.node_id, broker.quorum.leader)
+        image = broker.image
+        return cluster_summary(image, broker.cluster_id, broker.node_id, broker.quorum.leader, counter.look(image))
 
     services = WatchServices(
         config=broker.config,

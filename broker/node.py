@@ -160,7 +160,7 @@ class Node:
         services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
         self.hosted = HostedPartitions(services, self._resolver(self.control.image))
         add_directory_figures(self.metrics, self.directories.all)
-        add_replica_figures(self.metrics, self.hosted.table, self.replication, self.clock)
+        add_replica_figures(self.metrics, self.hosted.table, self.replication, self.clock, lambda: self.image)
         self.mount: Mount = assembly.new_mount(self)
         self.views = assembly.new_views(self)
         self.coordinators = assembly.new_coordinators(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from stratalog.broker.http.replica_counts import ReplicaCounts
 from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.metadata.image.brokers_image import BrokerImage
 from stratalog.metadata.image.image import ClusterImage
@@ -34,9 +35,13 @@ class ClusterSummary(TypedDict):
     """The active controller; None while this node knows of none."""
     controller_epoch: int
     nodes: list[NodeSummary]
+    replicas: ReplicaCounts | None
+    """None until the partitions of the cluster have been counted."""
 
 
-def cluster_summary(image: ClusterImage, cluster_id: str, node_id: int, leader: LeaderAndEpoch) -> ClusterSummary:
+def cluster_summary(
+    image: ClusterImage, cluster_id: str, node_id: int, leader: LeaderAndEpoch, replicas: ReplicaCounts | None
+) -> ClusterSummary:
     """The nodes of ``image``, by id. A node that has registered in neither role yet is missing."""
     brokers, controllers = image.brokers.brokers, image.brokers.controllers
     return ClusterSummary(
@@ -47,6 +52,7 @@ def cluster_summary(image: ClusterImage, cluster_id: str, node_id: int, leader: 
         nodes=[
             _node(one, brokers.get(one), is_controller=one in controllers) for one in sorted({*brokers, *controllers})
         ],
+        replicas=replicas,
     )
 
 

@@ -44,6 +44,7 @@ STATES: Final = {
     "fenced": "fenced: another broker leads its archive",
     "quarantined": "stopped at damaged data",
     "mounted": "read from the bucket only",
+    "copy": "a copy, which its leader archives",
 }
 """The meaning of a state, in words."""
 
@@ -98,6 +99,11 @@ class PartitionFacts(NamedTuple):
     copying: bool = True
     trouble: str = ""
     trash: Trash = Trash()
+    leader: int = -1
+    """The broker that leads; -1 where the partition is only read."""
+    replicas: tuple[int, ...] = ()
+    """All of them, and those that are in sync, where this broker leads."""
+    in_sync: tuple[int, ...] = ()
 
 
 class Spans(NamedTuple):
@@ -146,6 +152,9 @@ def row(facts: PartitionFacts) -> Json:
         "state": facts.state,
         "state_text": _state_text(facts),
         "problem": _problem(facts, counts),
+        "leader": facts.leader if facts.leader >= 0 else None,
+        "replicas": list(facts.replicas),
+        "in_sync": list(facts.in_sync),
         "log_start": facts.log_start,
         "local_start": facts.local_start,
         "remote_end": facts.remote_end,

@@ -275,10 +275,13 @@ class TierWatch:
             objects=0,
             trouble=_trouble(unified),
         )
+        facts = facts._replace(**self._role(unified))
         watched = self._services.tiering.watched(unified)
         if watched is None:
             return facts
         archive, state = watched
+        if facts.state == "copy":
+            return facts
         remote = archive.remote
         beyond = self._beyond.of(unified, remote.end_offset, archive.due_end)
         return facts._replace(
@@ -297,6 +300,24 @@ class TierWatch:
             copying=log_.config.remote_storage_enable and not log_.config.remote_copy_disable,
             trouble=facts.trouble or (archive.corrupt or ""),
         )
+
+    def _role(self, unified: UnifiedLog) -> dict[str, Any]:
+        """Leader or copy. A copy lets go only of what is in the bucket: that is where the offsets before its local start are."""
+        partition, log_ = unified.partition, unified.log
+        if partition.follower is not None:
+            return {
+                "state": "copy",
+                "leader": partition.follower.leader_id,
+                "tiered": log_.config.remote_storage_enable,
+                "copying": False,
+                "remote_start": log_.log_start_offset,
+                "remote_end": log_.local_log_start_offset,
+            }
+        if partition.leader is None:
+            return {}
+        state = partition.leader.state
+        replicas, in_sync = tuple(sorted(state.replicas)), tuple(sorted(state.in_sync))
+        return {"leader": self._services.config.node_id, "replicas": replicas, "in_sync": in_sync}
 
 
 def _mounted_facts(mounted: Mounted) -> PartitionFacts:

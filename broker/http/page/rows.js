@@ -1,6 +1,6 @@
 // The table: one group of rows per topic, one bar per partition. Only what is shown and has changed is touched.
 
-import { SPANS, barText, bytes, duration, number, plural } from "./words.js";
+import { SPANS, barText, bytes, duration, number, plural, remarkOf } from "./words.js";
 
 const TOPICS_A_PAGE = 100;
 const PARTITIONS_A_PAGE = 100;
@@ -229,7 +229,7 @@ class Line {
     this.bar.classList.toggle("none", words === "empty");
     if (this.bar.getAttribute("aria-label") !== words) this.bar.setAttribute("aria-label", words);
     this.bar.title = words;
-    const remark = row.problem ?? (row.tiered && row.state_text !== "archiving" ? row.state_text : "");
+    const remark = remarkOf(row);
     text(this.remark, remark);
     this.remark.hidden = !remark;
     this.element.classList.toggle("problem", Boolean(row.problem));

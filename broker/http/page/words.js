@@ -170,7 +170,30 @@ export function clusterNote(cluster) {
   const fenced = cluster.nodes.filter((one) => one.state === "fenced").map((one) => one.node);
   const leads = cluster.controller === null ? "No controller is active: topics and settings cannot be changed" : `Node ${cluster.controller} is the active controller`;
   const away = fenced.length ? `; ${fenced.length === 1 ? "node" : "nodes"} ${fenced.join(", ")} ${fenced.length === 1 ? "is" : "are"} fenced: away, or starting` : "";
-  return `${leads}${away}. The partitions below are those of node ${cluster.node}.`;
+  return `${leads}${away}. ${replicaNote(cluster.replicas)}The partitions below are those of node ${cluster.node}.`;
+}
+
+/** The partitions of the whole cluster that lack something, in a sentence; empty while they have not been counted. */
+export function replicaNote(counts) {
+  if (!counts) return "";
+  const lacks = [
+    [counts.without_leader, "without a leader"],
+    [counts.under_replicated, "under-replicated"],
+    [counts.reassigning, "being moved"],
+  ].filter(([count]) => count);
+  const all = plural(counts.partitions, "partition");
+  return lacks.length ? `Of ${all} ${lacks.map(([count, what]) => `${number(count)} ${count === 1 ? "is" : "are"} ${what}`).join(", ")}. ` : `All replicas of ${all} are in sync. `;
+}
+
+/** The remark on a partition: its problem, its place among replicas, or its state. */
+export function remarkOf(row) {
+  if (row.problem) return row.problem;
+  const state = row.tiered && row.state_text !== "archiving" ? row.state_text : "";
+  if (row.state === "copy") return `copy; node ${row.leader} leads`;
+  if (!(row.replicas?.length > 1)) return state;
+  const missing = row.replicas.filter((one) => !row.in_sync.includes(one));
+  const place = missing.length ? `leader; replicas on nodes ${row.replicas.join(", ")}, not in sync: ${missing.join(", ")}` : `leader; replicas on nodes ${row.replicas.join(", ")}, all in sync`;
+  return state ? `${place}; ${state}` : place;
 }
 
 /** A node: title, note, whether it needs attention. */

@@ -41,7 +41,9 @@ def test_each_node_has_its_roles_and_its_state():
             ),
         ]
     )
-    said = cluster_summary(image, "c", 1, LeaderAndEpoch(3, 7))
+    counts = {"partitions": 9, "without_leader": 0, "under_replicated": 2, "reassigning": 0}
+    said = cluster_summary(image, "c", 1, LeaderAndEpoch(3, 7), counts)
+    assert said["replicas"] == counts
     assert (said["cluster_id"], said["node"], said["controller"], said["controller_epoch"]) == ("c", 1, 3, 7)
     assert said["nodes"] == [
         {"node": 1, "roles": ["broker", "controller"], "state": "active", "address": "h:9001", "rack": "a"},
@@ -53,4 +55,4 @@ def test_each_node_has_its_roles_and_its_state():
 
 def test_a_node_that_knows_of_no_controller_says_so():
     """An election is under way, or the others are out of reach."""
-    assert cluster_summary(ClusterImage(), "c", 1, LeaderAndEpoch(-1, 7))["controller"] is None
+    assert cluster_summary(ClusterImage(), "c", 1, LeaderAndEpoch(-1, 7), None)["controller"] is None

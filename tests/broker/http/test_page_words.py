@@ -149,3 +149,45 @@ def test_a_verification_counts_more_than_a_read_back(say):
     )
     assert clean[-1] == ["verified", "1 h ago", "clean (deep, all topics)", False, "Last verification"]
     assert found[-1] == ["verified", "1 h ago", "2 anomalies (shallow, 1 topic)", True, "Last verification"]
+
+
+def test_the_replicas_of_the_cluster_are_a_sentence(say):
+    """All is well, or the counts of what is not; before they are counted there is none."""
+    counts = {"partitions": 1200, "without_leader": 0, "under_replicated": 0, "reassigning": 0}
+    assert say(
+        ["replicaNote", None],
+        ["replicaNote", counts],
+        ["replicaNote", counts | {"without_leader": 1, "under_replicated": 20}],
+    ) == [
+        "",
+        "All replicas of 1,200 partitions are in sync. ",
+        "Of 1,200 partitions 1 is without a leader, 20 are under-replicated. ",
+    ]
+
+
+def test_a_partition_says_its_place_among_replicas(say):
+    """A problem comes first; a partition of one replica says its state alone, as before."""
+    alone = {
+        "problem": None,
+        "tiered": True,
+        "state": "held",
+        "state_text": "archiving",
+        "replicas": [1],
+        "in_sync": [1],
+    }
+    three = alone | {"replicas": [1, 2, 3], "in_sync": [1, 2, 3]}
+    assert say(
+        ["remarkOf", alone],
+        ["remarkOf", alone | {"state_text": "taking over its archive"}],
+        ["remarkOf", three],
+        ["remarkOf", three | {"in_sync": [1], "state_text": "taking over its archive"}],
+        ["remarkOf", three | {"problem": "broken"}],
+        ["remarkOf", alone | {"state": "copy", "leader": 2}],
+    ) == [
+        "",
+        "taking over its archive",
+        "leader; replicas on nodes 1, 2, 3, all in sync",
+        "leader; replicas on nodes 1, 2, 3, not in sync: 2, 3; taking over its archive",
+        "broken",
+        "copy; node 2 leads",
+    ]

@@ -56,7 +56,9 @@ class Broker:
         self.logs = {TopicPartition("t", number): Log() for number in range(count)}
         self.unified = {
             key: SimpleNamespace(
-                log=log, topic_partition=key, partition=SimpleNamespace(directory=SimpleNamespace(offline=None))
+                log=log,
+                topic_partition=key,
+                partition=SimpleNamespace(directory=SimpleNamespace(offline=None), leader=None, follower=None),
             )
             for key, log in self.logs.items()
         }
@@ -75,7 +77,7 @@ class Broker:
             watched=lambda unified: (archive, "held") if unified.topic_partition.partition in tiered else None,
         )
         self.metrics = SimpleNamespace(topics={})
-        self.config = SimpleNamespace(bucket_url="memory:", boolean=lambda name: False)
+        self.config = SimpleNamespace(bucket_url="memory:", node_id=1, boolean=lambda name: False)
         self.mounted = []
         self.cluster = lambda: None
 
@@ -259,3 +261,18 @@ async def test_a_partition_that_cannot_be_looked_at_hides_no_other():
     assert first["lag"] == {"offsets": 5, "bytes": 0, "since_ms": None}
     assert "offline" in second["problem"]
     assert said["problems"] == 1
+
+
+async def test_leaders_and_copies_have_their_place_among_the_replicas():
+    """A copy is archived by its leader: it waits for no upload, and before its local start it lacks nothing."""
+    broker = Broker(2)
+    led, copied = (unified.partition for unified in broker.unified.values())
+    led.leader = SimpleNamespace(state=SimpleNamespace(replicas=frozenset((3, 1, 2)), in_sync=frozenset((2, 1))))
+    copied.follower = SimpleNamespace(leader_id=2)
+    broker.logs[TopicPartition("t", 1)].local_log_start_offset = 10
+    _, texts = await TierWatch(broker).snapshot()
+    leads, copy = map(json.loads, texts)
+    assert (leads["leader"], leads["replicas"], leads["in_sync"]) == (1, [1, 2, 3], [1, 2])
+    assert (copy["state"], copy["leader"], copy["replicas"]) == ("copy", 2, [])
+    assert copy["spans"] == {"remote": 10, "both": 0, "waiting": 0, "local": 5, "missing": 0}
+    assert copy["problem"] is None
