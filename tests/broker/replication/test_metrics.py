@@ -7,7 +7,6 @@ from stratalog.broker.runtime.clock import SystemClock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.wire.topic import TopicPartition
 
-
 ADDING = {"moving": SimpleNamespace(partitions={0: SimpleNamespace(adding_replicas=(3,))})}
 IMAGE = SimpleNamespace(topics=SimpleNamespace(by_name=ADDING))
 
