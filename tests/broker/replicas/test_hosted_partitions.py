@@ -391,6 +391,8 @@ def test_copies_into_a_failed_directory_end(broker):
     writer = unified.partition.directory
     writer.offline = OSError(5, "Input/output error")
     broker.run(lambda: hosted.directory_failed(writer))
+    assert heard == [8, "released"]
+    assert unified.partition.follower is None
     follow(9)
     assert heard == [8, "released"]
     assert unified.partition.follower is None

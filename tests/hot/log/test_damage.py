@@ -101,10 +101,14 @@ def test_a_log_that_stops_right_after_the_cut_goes_on_there(log, tmp_path, numbe
 @pytest.mark.parametrize("offset", [EACH + 2, EACH + 3])
 def test_a_cut_inside_a_missing_range_ends_before_it(log, offset):
     """The range is gone as a whole: an end inside of it would hide the hole."""
+    whole = contents(log)
     log.set_aside(damage(log, EACH + 1))
     log.truncate_to(offset)
     assert log.log_end_offset == EACH + 1
     assert log.missing_ranges() == []
+    assert log.active_base_offset == EACH
+    fill(log, range(EACH + 1, END))
+    assert contents(log) == whole
 
 
 def test_damage_of_the_active_segment_is_not_set_aside_where_nothing_else_has_the_records(log):
