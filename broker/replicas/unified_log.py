@@ -19,8 +19,8 @@ from typing import Protocol
 
 from stratalog.broker.replicas.aborted_entries import AbortedRange, aborted_entries
 from stratalog.broker.replicas.asked_offsets import AskedOffsets
-from stratalog.broker.replicas.missing_sentence import missing_sentence
 from stratalog.broker.replicas.partition import Partition
+from stratalog.broker.replicas.recovery_report import missing_sentence
 from stratalog.broker.runtime.metrics import TopicMetrics
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.read import LocalRead, check_batches

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.http.missing_problems import add_missing_metrics, missing_problems
-from stratalog.broker.replicas.missing_sentence import missing_sentence
 from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.recovery_report import missing_sentence
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.hot.recovery.missing import MissingRange
 from stratalog.wire.topic import TopicPartition
