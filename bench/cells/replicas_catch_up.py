@@ -74,12 +74,18 @@ class _Away:
         """The file bytes that the other nodes have sent."""
         return sum(self.nodes.metric(one, _SENT) for one in self.nodes.node_ids if one != self.follower)
 
-    def back(self) -> float:
-        """Start it; seconds from when it serves until it is in sync."""
+    def _log_bytes(self) -> int:
+        folder = self.nodes.folder / f"node-{self.follower}" / f"{self.topic}-0"
+        return sum(one.stat().st_size for one in folder.glob("*.log"))
+
+    def back(self) -> tuple[float, float]:
+        """Start it; when its log began to grow, and when it was in sync."""
+        before = self._log_bytes()
         self.nodes.start(self.follower)
-        self.nodes.wait_ready(self.follower)
+        await_true(lambda: self._log_bytes() > before, "the follower copies something")
+        begun = time.monotonic()
         await_true(lambda: self.topics.in_sync(self.topic) == 1, "all replicas are in sync")
-        return time.monotonic() - self.nodes.ready_at(self.follower)
+        return begun, time.monotonic()
 
 
 def _catch_up_at(folder: Path) -> list[Outcome]:
@@ -92,11 +98,12 @@ def _catch_up_at(folder: Path) -> list[Outcome]:
         away.fill()
         hot = clients.run(clients.start("consume", nodes.bootstrap, away.topic, _MESSAGES))["per_second"]
         with SteadyProducer(nodes.bootstrap, quiet, per_second=200.0) as producer:
+            quiet_since = time.monotonic() + 1
             time.sleep(_QUIET_SECONDS)
-            begun = time.monotonic()
-            took = away.back()
-            ended = time.monotonic()
-        before, during = producer.p99_ms(begun - _QUIET_SECONDS + 1, begun), producer.p99_ms(ended - took, ended)
+            quiet_until = time.monotonic()
+            begun, ended = away.back()
+        before, during = producer.p99_ms(quiet_since, quiet_until), producer.p99_ms(begun, ended)
+    took = ended - begun
     rate = _MESSAGES / took
     megabytes = rate * _MESSAGE_BYTES / 1e6
     print(
@@ -124,8 +131,8 @@ def _wiped(away: _Away) -> tuple[float, float]:
     away.stop()
     away.wipe()
     sent = away.sent_bytes()
-    took = away.back()
-    return took, away.sent_bytes() - sent
+    begun, ended = away.back()
+    return ended - begun, away.sent_bytes() - sent
 
 
 def _wiped_at(folder: Path) -> list[Outcome]:

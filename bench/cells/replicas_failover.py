@@ -21,7 +21,8 @@ from stratalog.wire.topic import TopicPartition
 
 __all__ = ["CELLS"]
 
-_SESSION: Final = {"broker.session.timeout.ms": "3000"}
+_SESSION: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "1500"}
+"""Kafka asks for two heartbeats a session."""
 _TOPIC: Final = "gaps"
 _BEFORE_SECONDS: Final = 1.0
 _AFTER_SECONDS: Final = 7.0

@@ -12,7 +12,7 @@ from typing import Final
 from bench.cell import Cell, Line
 from bench.local_nodes import LocalNodes
 from bench.outcome import Bound, Outcome, interleaved, median
-from bench.replicated import REPLICAS, Replicated
+from bench.replicated import Replicated
 from bench.servers import KAFKA_FLUSH
 from bench.settings import Settings
 from bench.versus import clients
@@ -23,6 +23,7 @@ _COUNTS: Final = {100: 1_000_000, 1024: 300_000}
 _NO_FLUSH: Final = KAFKA_FLUSH["log.flush.interval.messages"]
 _FLUSHES: Final = {"kafka-flush": _NO_FLUSH, "sync": "1"}
 _SENT: Final = "stratalog_network_sendfile_bytes_total"
+_COPIED: Final = "stratalog_network_copied_file_bytes_total"
 _SYNCS: Final = "stratalog_directory_sync_cycles_total"
 
 _RATES: Final = {
@@ -56,12 +57,13 @@ class _Runs:
         self._topics.create(topic, flush_messages=_FLUSHES[flush])
         leader = self._topics.leader(topic)
         process = clients.start("produce", nodes.bootstrap, topic, count, size_bytes)
-        cpu, sent = nodes.cpu_seconds(), nodes.metric(leader, _SENT)
+        cpu, sent, copied = nodes.cpu_seconds(), nodes.metric(leader, _SENT), nodes.metric(leader, _COPIED)
         cycles = {one: nodes.metric(one, _SYNCS) for one in nodes.node_ids}
         rate = clients.run(process)["per_second"]
         cpu_us = (nodes.cpu_seconds() - cpu) / count * 1e6
         more = {one: nodes.metric(one, _SYNCS) - cycles[one] for one in nodes.node_ids}
-        share = (nodes.metric(leader, _SENT) - sent) / ((REPLICAS - 1) * count * size_bytes)
+        sent, copied = nodes.metric(leader, _SENT) - sent, nodes.metric(leader, _COPIED) - copied
+        share = sent / (sent + copied)
         told = f"  {kind:18} {rate:10,.0f}/s  {cpu_us:.3f} us of CPU  {share:.2f} by sendfile"
         if size_bytes > 1000:
             self.shares.append(share)
