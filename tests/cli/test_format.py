@@ -54,7 +54,8 @@ def test_every_directory_is_a_line_of_the_result(config, tmp_path):
     ]
     assert {(row["cluster_id"], row["node_id"]) for row in rows} == {(CLUSTER, 1)}
     assert len({uuid_parse(row["directory_id"]) for row in rows}) == 3
-    assert "metadata.version 4.3-IV0: kraft.version=1, metadata.version=30, transaction.version=2." in err
+    levels = "eligible.leader.replicas.version=1, kraft.version=1, metadata.version=30, transaction.version=2."
+    assert f"metadata.version 4.3-IV0: {levels}" in err
 
 
 def test_a_second_time_is_refused_or_skipped(config, tmp_path):
@@ -127,5 +128,9 @@ def test_a_broker_begins_with_the_cluster_that_was_formatted(config, start_comma
     assert json.loads((meta / "quorum-state").read_text())["data_version"] == 1
     replay = MetadataReplay()
     replay.replay((meta / "00000000000000000000.log").read_bytes())
-    assert replay.image().features == {"metadata.version": 30, "transaction.version": 2}
+    assert replay.image().features == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "transaction.version": 2,
+    }
     assert list(replay.image().scram.by_user) == ["alice"]
