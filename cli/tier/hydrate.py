@@ -8,10 +8,12 @@ from urllib.parse import quote
 
 import click
 
-from stratalog.cli.command import command
-from stratalog.cli.http import http_json, http_option
+from stratalog.cli.command import broker_options, command
+from stratalog.cli.http import http_json, http_option, http_text_of
 from stratalog.cli.output import bytes_text, json_option, note, reports_errors, write_json
 from stratalog.cli.quantities import DURATION_MS
+from stratalog.client.client import Client
+from stratalog.wire.topic import TopicPartition
 
 __all__ = ["hydrate"]
 
@@ -43,20 +45,32 @@ def _offsets(_context: click.Context, _parameter: click.Parameter, text: str) ->
 )  # fmt: skip
 @http_option
 @json_option
+@broker_options
 @reports_errors
-def hydrate(*, topic: str, partition: int, offsets: tuple[int, int], pin_ms: int, http: str, as_json: bool) -> None:
-    """Have the broker fetch the archived part of a range into its chunk cache, and keep it there for a while.
+def hydrate(
+    *,
+    topic: str,
+    partition: int,
+    offsets: tuple[int, int],
+    pin_ms: int,
+    http: str | None,
+    as_json: bool,
+    bootstrap: str,
+    timeout_seconds: float,
+) -> None:
+    """Have the broker that leads a partition fetch the archived part of a range into its chunk cache, and keep it there for a while.
 
     Before a backfill or a replay: its readers then read at the speed of the disk. At most half of the cache is held
     for readers to come; the fetching keeps the budgets of a client called tier-hydrate. See the cost beforehand with
     `stratalog tier explain fetch`.
     """
     start, end = offsets
+    at_leader = http or _leaders_http(bootstrap, timeout_seconds, TopicPartition(topic, partition))
     path = f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}/hydrate"
     at, chunks, size_bytes = start, 0, 0
     answer: dict[str, Any] = {"done": False}
     while not answer["done"]:
-        answer = http_json(http, "POST", path, {"from": at, "until": end, "pin_ms": pin_ms})
+        answer = http_json(at_leader, "POST", path, {"from": at, "until": end, "pin_ms": pin_ms})
         at = int(answer["next_offset"])
         chunks, size_bytes = chunks + int(answer["chunks"]), size_bytes + int(answer["size_bytes"])
         if not answer["done"]:
@@ -66,3 +80,9 @@ def hydrate(*, topic: str, partition: int, offsets: tuple[int, int], pin_ms: int
     note(
         f"{topic}-{partition}: offsets {start} to {at} (exclusive) are held, about {bytes_text(size_bytes)} in {chunks} chunks."
     )
+
+
+def _leaders_http(bootstrap: str, timeout_seconds: float, partition: TopicPartition) -> str:
+    """Where the leader of a partition listens for HTTP. Raises `KafkaError` for one that does not exist or has none."""
+    with Client(bootstrap, timeout_seconds) as client:
+        return http_text_of(client, client.leader(partition))

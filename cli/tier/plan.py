@@ -1,17 +1,19 @@
-"""``stratalog tier plan``: what a broker would upload, evict and delete now, and why."""
+"""``stratalog tier plan``: what brokers would upload, evict and delete now, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, Final
 from urllib.parse import quote
 
 import click
 
-from stratalog.cli.command import command
-from stratalog.cli.http import http_json, http_option
-from stratalog.cli.output import bytes_text, json_option, note, reports_errors, write_rows
+from stratalog.cli.command import broker_options, command
+from stratalog.cli.http import http_json, http_option, http_text_of
+from stratalog.cli.output import ExitCode, HttpUnanswered, bytes_text, json_option, note, reports_errors, write_rows
 from stratalog.cli.prices import find_prices, price_options, tell_prices
+from stratalog.client.client import BrokerAway, Client
 from stratalog.tier.planning.prices import PriceTable, Usage
 
 __all__ = ["plan"]
@@ -45,19 +47,36 @@ _SIGNS: Final = {"upload": 1, "delete": -1}
 @http_option
 @price_options
 @json_option
+@broker_options
 @reports_errors
-def plan(*, topics: Sequence[str], http: str, price_file: str | None, store_name: str | None, as_json: bool) -> None:
-    """Show what the broker would upload, evict and delete now, what waits, and why; nothing is changed.
+def plan(
+    *,
+    topics: Sequence[str],
+    http: str | None,
+    price_file: str | None,
+    store_name: str | None,
+    as_json: bool,
+    bootstrap: str,
+    timeout_seconds: float,
+) -> None:
+    """Show what brokers would upload, evict and delete now, what waits, and why; nothing is changed.
 
-    Decided by the functions that the broker itself works by, from what it knows at this moment. COST is that of the
-    requests, PER MONTH what is paid more or less for the bytes in the bucket. Work that is under way is shown too.
+    Each broker is asked for what it leads. It decides by the functions that it works by, from what it knows at this moment. COST is that of the
+    requests, PER MONTH what is paid more or less for the bytes in the bucket. Work that is under way is shown too. Brokers
+    that do not answer are named, and the exit code is 4 then.
     """
     steps: list[dict[str, Any]] = []
-    url = ""
-    for topic in topics or (None,):
-        answer = http_json(http, "GET", "/v1/tier/plan" + (f"?topic={quote(topic, safe='')}" if topic else ""))
+    url, silent = "", []
+    asked, unreached = ([http], []) if http else _brokers(bootstrap, timeout_seconds)
+    for address, topic in product(asked, topics or (None,)):
+        try:
+            answer = http_json(address, "GET", "/v1/tier/plan" + (f"?topic={quote(topic, safe='')}" if topic else ""))
+        except HttpUnanswered as error:
+            silent.append(str(error))
+            continue
         steps += answer["steps"]
         url = str(answer["bucket"])
+    steps.sort(key=lambda step: (step["topic"], step["partition"]))
     prices = find_prices(price_file, store_name, url)
     rows = [_row(step, prices) for step in steps]
     if not as_json:
@@ -72,6 +91,24 @@ def plan(*, topics: Sequence[str], http: str, price_file: str | None, store_name
         for action in ("upload", "wait", "evict", "delete", "trash")
     }
     note(", ".join(f"{number} {action}" for action, number in counts.items()) + ".")
+    for sentence in dict.fromkeys([*unreached, *silent]):
+        note(f"Not shown: {sentence}")
+    if unreached or silent:
+        raise SystemExit(int(ExitCode.UNHEALTHY))
+
+
+def _brokers(bootstrap: str, timeout_seconds: float) -> tuple[list[str], list[str]]:
+    """The HTTP addresses of brokers that answer, and a sentence about each one that does not."""
+    found, unreached = [], []
+    with Client(bootstrap, timeout_seconds) as client:
+        client.refresh([])
+        for node_id in sorted(client.brokers):
+            try:
+                client.reach(node_id)
+                found.append(http_text_of(client, node_id))
+            except BrokerAway as error:
+                unreached.append(f"node {node_id} does not answer ({error}).")
+    return found, unreached
 
 
 def _row(step: dict[str, Any], prices: PriceTable | None) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import click
 
-from stratalog.cli.command import HTTP_DEFAULT, broker_options, command
+from stratalog.cli.command import broker_options, command
+from stratalog.cli.http import http_address_of
 from stratalog.cli.output import ExitCode, bytes_text, json_option, note, reports_errors, write_rows
-from stratalog.client.admin import describe_broker_configs, describe_topic_configs
+from stratalog.client.admin import describe_topic_configs
 from stratalog.client.client import REACH_SECONDS, Client, Topic
 from stratalog.client.reach import NAMED_MAX, away_sentences, reached_partitions
 from stratalog.wire.address import parse_address
@@ -18,9 +19,7 @@ from stratalog.wire.topic import TopicPartition
 
 __all__ = ["status"]
 
-_HTTP_LISTENER: Final = "stratalog.http.listener"
 _OK: Final = 200
-_ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")  # noqa: S104 - to compare with
 OFFSETS: Final = {"log_start": -2, "local_start": -4, "remote_end": -5, "log_end": -1}
 COLUMNS: Final = {
     "topic": "TOPIC",
@@ -61,7 +60,7 @@ def status(*, names: Sequence[str], http: str | None, as_json: bool, bootstrap: 
         _add_offsets(rows, client, reached)
         if address is None:
             for node_id, led in client.by_leader(reached).items():
-                _add_sizes(rows, _http_address(client, node_id), led, timeout_seconds)
+                _add_sizes(rows, http_address_of(client, node_id), led, timeout_seconds)
         else:
             _add_sizes(rows, address, reached, timeout_seconds)
     shown = list(rows.values())
@@ -78,17 +77,6 @@ def status(*, names: Sequence[str], http: str | None, as_json: bool, bootstrap: 
 def _row(one: TopicPartition) -> dict[str, Any]:
     """The row of a partition before anything is known about it."""
     return {**dict.fromkeys(COLUMNS), "topic": one.topic, "partition": one.partition}
-
-
-def _http_address(client: Client, node_id: int) -> tuple[str, int]:
-    """Where a broker listens for HTTP, by its own settings.
-
-    One that listens on all addresses is asked at the address of its clients.
-    """
-    broker_host, _ = client.brokers[node_id]
-    listener = describe_broker_configs(client, node_id, [_HTTP_LISTENER]).get(_HTTP_LISTENER)
-    host, port = parse_address(listener or HTTP_DEFAULT, _HTTP_LISTENER)
-    return broker_host if host in _ALL_ADDRESSES else host, port
 
 
 def _tiered(client: Client) -> list[Topic]:

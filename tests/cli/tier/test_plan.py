@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
+
+from click.testing import CliRunner
+
+from stratalog.cli.main import cli
+from stratalog.cli.tier import plan
+from tests.client import told_topics as told
 
 
 def test_a_waiting_step_is_shown_with_its_reason(stratalog, topic) -> None:
@@ -41,3 +48,24 @@ def test_uploads_cost_requests_now_and_bytes_by_the_month() -> None:
 def test_an_unknown_topic_is_not_found(stratalog) -> None:
     """With its code."""
     assert "does not exist" in stratalog("tier", "plan", "absent", code=3).err
+
+
+def test_each_broker_is_asked_and_one_that_is_away_is_named(scripted, monkeypatch) -> None:
+    """The steps of all come in one table, by partition; exit code 4."""
+    scripted.ranges = {3: (0, 13), 18: (0, 4)}
+    answer = told.metadata(scripted.port, (1, 2, 3), {})
+    answer.brokers[2].port = 1
+    scripted.answers[3] = answer
+    monkeypatch.setattr(plan, "http_text_of", lambda _client, node: f"h:{node}")
+    usage = {"reads": 0, "writes": 0, "lists": 0, "deletes": 0, "received_bytes": 0, "sent_bytes": 0}
+    step = {"topic": "t", "action": "upload", "start": 0, "end": 1, "count": 1, "size_bytes": 9, "why": "due"}
+
+    def asked(address, _method, _path):
+        partition = {"h:1": 5, "h:2": 3}[address]
+        return {"bucket": "file:///b", "steps": [step | {"partition": partition, "usage": dict(usage)}]}
+
+    monkeypatch.setattr(plan, "http_json", asked)
+    found = CliRunner().invoke(cli, ["tier", "plan", "-b", scripted.address, "--timeout", "1", "--json"])
+    assert found.exit_code == 4
+    assert [json.loads(line)["partition"] for line in found.stdout.splitlines()] == [3, 5]
+    assert "Not shown: node 3 does not answer" in found.stderr

@@ -83,7 +83,7 @@ def test_the_broker_says_where_it_listens_for_http(stratalog, topic, live_broker
         "stratalog.cli.tier.status._sizes", lambda address, *_: asked.append(address) or ({}, " is asked")
     )
     monkeypatch.setattr(
-        "stratalog.cli.tier.status.describe_broker_configs",
+        "stratalog.cli.http.describe_broker_configs",
         lambda _client, _node, names: {names[0]: "0.0.0.0:1234"},
     )
     found = CliRunner().invoke(cli, ["tier", "status", topic, "-b", live_broker.kafka])
@@ -148,7 +148,9 @@ def two_brokers(monkeypatch):
     room = "stratalog.cli.tier.status"
     monkeypatch.setattr(f"{room}.Client", FourPartitions)
     monkeypatch.setattr(f"{room}.reached_partitions", lambda *_: Reached(PARTITIONS[:3], {PARTITIONS[3]: "no leader"}))
-    monkeypatch.setattr(f"{room}.describe_broker_configs", lambda _client, node, names: {names[0]: f":808{node}"})
+    monkeypatch.setattr(
+        "stratalog.cli.http.describe_broker_configs", lambda _client, node, names: {names[0]: f":808{node}"}
+    )
     monkeypatch.setattr(f"{room}._sizes", lambda address, *_: (sizes[address[0]], " does not lead it"))
     return sizes
 
