@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.hot.replica_state import ReplicaState
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["delete_records"]
+__all__ = ["copies_begin_at", "delete_records"]
 
 
 def delete_records(
@@ -39,6 +40,12 @@ def delete_records(
         starts.append(error or _drop_before_start(unified, written_down=unified.partition.directory in kept))
         yield
     return starts
+
+
+def copies_begin_at(state: ReplicaState, log_start_offset: int, brokers: Iterable[int]) -> bool:
+    """Whether the copies on these brokers begin at this offset or above, as far as their last fetches tell."""
+    followers = (one for one in brokers if state.is_follower(one))
+    return all(state.follower(one).log_start_offset >= log_start_offset for one in followers)
 
 
 def _checkpoint(

@@ -1,6 +1,9 @@
 """DeleteRecords: the log start moves forward, stays there, and the space comes back."""
 
+import asyncio
 import errno
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -116,6 +119,58 @@ def test_impossible_deletions_are_refused(broker):
     broker.create("c", cleanup_policy="compact")
     assert link.call(request(0, topic="c"), 2).topics[0].partitions[0].error_code == ErrorCode.POLICY_VIOLATION
     assert broker.values("t") == [b"a"]
+
+
+def copied_to(broker, node_id):
+    """The partition as its leader sees it with a copy on another broker, which lives."""
+    (own,) = broker.node.image.brokers.brokers.values()
+    state = broker.partition("t").partition.leader.state
+    state.isr_changed([own.broker_id], state.partition_epoch + 1, 1, replicas=[own.broker_id, node_id])
+    brokers = {own.broker_id: own, node_id: replace(own, broker_id=node_id)}
+    return state, SimpleNamespace(brokers=SimpleNamespace(brokers=brokers))
+
+
+def test_the_answer_waits_for_copies_on_live_brokers(broker, monkeypatch):
+    """One of them leads next, and must not show the records again; what is fenced is not waited for."""
+    broker.create("t")
+    broker.produce("t", b"a", b"b", b"c")
+    state, image = copied_to(broker, 7)
+    link = broker.link()
+    with monkeypatch.context() as patch:
+        patch.setattr(delete_records, "_brokers", lambda _context: image.brokers.brokers)
+        (late,) = link.call(request(2), 2).topics[0].partitions
+        assert (late.error_code, late.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+        assert broker.end("t", timestamp=-2) == 2
+        state.follower(7).log_start_offset = 2
+        assert link.call(request(2), 2).topics[0].partitions[0].low_watermark == 2
+        state.follower(7).log_start_offset = 0
+        image.brokers.brokers[7] = replace(image.brokers.brokers[7], is_fenced=True)
+        assert link.call(request(2), 2).topics[0].partitions[0].low_watermark == 2
+
+
+def test_the_answer_comes_when_the_last_copy_has_followed(broker, monkeypatch):
+    """It does not wait for the end of its time."""
+    broker.create("t")
+    broker.produce("t", b"a", b"b", b"c")
+    state, image = copied_to(broker, 7)
+    monkeypatch.setattr(delete_records, "_brokers", lambda _context: image.brokers.brokers)
+    wanted = request(2)
+    wanted.timeout_ms = 2**31 - 1
+    broker.run(lambda: asyncio.get_running_loop().call_later(0.1, setattr, state.follower(7), "log_start_offset", 2))
+    assert broker.link().call(wanted, 2).topics[0].partitions[0].low_watermark == 2
+
+
+def test_a_leader_that_is_none_any_more_stops_waiting(broker, monkeypatch):
+    """NOT_LEADER_OR_FOLLOWER: the next one may show the records."""
+    broker.create("t")
+    broker.produce("t", b"a", b"b", b"c")
+    _, image = copied_to(broker, 7)
+    monkeypatch.setattr(delete_records, "_brokers", lambda _context: image.brokers.brokers)
+    wanted = request(2)
+    wanted.timeout_ms = 2**31 - 1
+    broker.run(lambda: asyncio.get_running_loop().call_later(0.1, broker.partition("t").partition.resign))
+    (answer,) = broker.link().call(wanted, 2).topics[0].partitions
+    assert (answer.error_code, answer.low_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 @pytest.mark.parametrize("version", range(3))
