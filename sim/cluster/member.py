@@ -208,11 +208,21 @@ class Member:
         """
         if self.process is not None and self.process.alive:
             self.process.kill()
+            self._forget_log_starts()
             self._gone()
             self.world.trace.note(str(self), "is killed")
         if power:
             mood = self.dice.choice((Mood.DROP, Mood.KEEP)) if self.is_controller else None
             self.world.trace.note(str(self), f"loses power: {self.disk.cut_power(mood)}")
+
+    def _forget_log_starts(self) -> None:
+        """A follower writes the log start of its leader down now and then, as in Kafka: a kill takes it back."""
+        topics = self.world.newest_image().topics.by_id
+        for topic in self.world.model.topics.values():
+            image = topics.get(topic.topic_id)
+            for partition in topic.partitions if image is not None else ():
+                if image.partitions[partition.number].leader != self.id:
+                    partition.start = 0
 
     def stop(self) -> None:
         """SIGTERM; it is started again."""
