@@ -108,7 +108,7 @@ class ReplicaReader:
             if allowed_bytes <= 0:
                 self._held_back = True
                 return 0
-            # Whatever else the answer has, the throttled partitions that may move get on by a batch.
+            # The throttled partitions that may move get on by a batch, also where others fill the answer.
             min_one_batch = min_one_batch or (max_bytes > 0 and not self._throttled_bytes)
             max_bytes = min(max_bytes, ceil(min(allowed_bytes, max_bytes)))
         read = log.read(offset, max_bytes=max_bytes, max_offset=log.written_offset, min_one_batch=min_one_batch)

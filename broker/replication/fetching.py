@@ -57,7 +57,7 @@ _REST_FIRST_MS: Final = 20
 _NO_SESSION: Final = 0
 
 _SHARE_BYTES_MAX: Final = 4 << 20
-"""What one partition may bring where few are copied: as much as a leader writes before it syncs, so both sync as often."""
+"""The most that one partition may bring where few are copied: as much as a leader writes before it syncs, so both sync as often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ class LeaderFetcher:
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._monotonic = monotonic
         self._actions: deque[Action] = deque()
-        """What is still to be done, in order."""
+        """The actions that are still to be done, in order."""
         self._is_acting = False
         """Whether it is being done now, or goes on in the next turn of the loop."""
         self._closed = False

@@ -36,9 +36,9 @@ class ReplicationServices:
     monotonic: Callable[[], float]
     draw: Callable[[], float]
     leader_throttle: ReplicationThrottle
-    """Of what followers outside the in-sync set get here."""
+    """The throttle of what followers outside the in-sync set get here."""
     follower_throttle: ReplicationThrottle
-    """Of what is copied here."""
+    """The throttle of what is copied here."""
     archive: Submit | None = None
     """Takes commands for the bucket; None where no topic can be tiered."""
 

@@ -1,6 +1,6 @@
 """The bytes that throttled replicas may have, on one side of one broker: an allowance that fills at the set rate. Pure.
 
-What is used beyond the allowance is a debt, and nothing more is allowed until it is paid. So over a longer run the rate is the
+Bytes beyond the allowance are a debt, and no more are allowed until it is paid. So over a longer run the rate is the
 set one, whatever the size of single answers. A full allowance is one window's worth; a debt is never more than all windows'
 worth, as Kafka forgets it after that time (``ReplicationQuotaManager``, KIP-73). Copies that may not be held up are counted,
 too, and a debt of theirs would else keep the others away for long after.

@@ -51,7 +51,7 @@ class RoutedConsumerMember(Routed, ConsumerMember):
 
 
 class RoutedReader(Routed, Reader):
-    """Asks the leader of the moment. What a former leader says about ends and errors is no news."""
+    """Asks the leader of the moment. Ends and errors of a former leader are no news."""
 
     async def fetch_raw(self, partition: PartitionModel, position: int, max_wait_ms: int | None = None) -> Any:
         """The leader's answer; None if it has to be asked again."""

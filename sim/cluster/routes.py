@@ -1,6 +1,6 @@
 """Each request of a client goes to the broker that leads what it is about: a partition, or the log of a coordinator.
 
-Who leads is taken from the newest image that any node has; now and then a client asks another broker, as one does whose
+The leader is taken from the newest image that any node has; now and then a client asks another broker, as one does whose
 metadata is old.
 """
 

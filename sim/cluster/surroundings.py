@@ -28,7 +28,7 @@ class Surroundings(Protocol):
     members: dict[int, Any]
     facts: Any
     model: Model
-    """What clients know of the records of replicated topics."""
+    """The records of replicated topics, as clients know them."""
     cuts: set[tuple[int, int]]
     """Directions (from, to) between nodes in which nothing passes."""
     spawner: SimSpawner

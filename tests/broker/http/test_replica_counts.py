@@ -31,7 +31,7 @@ def test_partitions_are_counted_by_what_they_lack():
 
 
 def test_many_partitions_take_several_looks(monkeypatch):
-    """Until then the counts of before are told; the same image is not gone over again."""
+    """Until then the counts of before are shown; the same image is not gone over again."""
     monkeypatch.setattr(replica_counts, "PARTITIONS_A_LOOK", 2)
     counter = ReplicaCounter()
     first = image(*[partition(1, (1,), (1,))] * 3)

@@ -41,7 +41,7 @@ def world(tmp_path):
 
 
 def test_the_newest_rate_counts(world):
-    """Of this broker, of all, of the file: in this order."""
+    """The setting of this broker comes first, then that of all, then the file."""
     throttle = world.throttle
     assert throttle.allowed_bytes(0) == 2000
     world.put_rate("leader.replication.throttled.rate", "500")

@@ -134,7 +134,7 @@ def test_many_partitions_are_named_in_turn_and_no_request_waits_meanwhile():
 
 @pytest.mark.parametrize(("count", "asked"), [(1, 4 << 20), (5, 2 << 20), (10, 1 << 20), (1000, 1 << 20)])
 def test_few_partitions_may_bring_more_each(count, asked):
-    """What a leader writes between two syncs comes with one answer: a follower syncs as often, and not for every MiB."""
+    """Records that a leader writes between two syncs come with one answer: a follower syncs as often, and not for every MiB."""
     assert LIMITS.bytes_of_one(count) == asked
 
 

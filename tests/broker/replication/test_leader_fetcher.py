@@ -122,7 +122,7 @@ async def test_a_long_answer_is_taken_in_slices(links):
     assert {wanted.fetch_offset for wanted in links.fetches()[-1].topics[0].partitions} == {3}
 
 
-async def test_what_is_left_of_an_answer_is_dropped_when_it_is_closed(fetcher, links):
+async def test_the_rest_of_an_answer_is_dropped_when_it_is_closed(fetcher, links):
     """A node that stops takes no more records."""
     first, second = Role(0), Role(1)
     for role in (first, second):

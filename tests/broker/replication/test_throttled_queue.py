@@ -108,7 +108,7 @@ def test_without_a_throttle_nothing_is_held():
     assert (queue.holds(key(0)), queue.take_back(0), queue.let_out(1, 0), len(queue)) == (False, [], [], 0)
 
 
-def test_what_is_asked_for_is_known():
+def test_partitions_that_are_asked_for_are_known():
     """It may bring no more than was reckoned with."""
     queue = ThrottledQueue(Throttle(rate=1000, numbers=(0, 1)))
     queue.holds(key(0))
@@ -149,7 +149,7 @@ def test_a_throttled_partition_that_is_in_sync_is_asked_for():
 
 
 def test_alone_it_waits_and_does_not_spin():
-    """Nothing is asked until something is allowed, then with the same session."""
+    """The next request waits until something is allowed, and has the same session."""
     throttle = Throttle(rate=1000, numbers=(0,))
     one = machine(throttle)
     begun(one, 0)
@@ -176,7 +176,7 @@ def test_a_rate_of_0_is_looked_at_once_a_second():
 
 
 def test_a_released_partition_waits_no_longer():
-    """Nor does anything look for it."""
+    """The queue looks for none, either."""
     one = machine(Throttle(rate=0, numbers=(0,)))
     one.step(Followed(key(0), 5, at(0)), 0)
     assert one.step(Released(key(0)), 1) == []

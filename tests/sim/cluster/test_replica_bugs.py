@@ -116,7 +116,7 @@ def latest_is_told_before_the_epoch_is_established(patch):
 
 
 def a_new_leader_takes_its_log_end_for_the_mark(patch):
-    """What it has is committed, it says."""
+    """It takes all that it has for committed."""
     real = Partition.lead
 
     def lead(self, *about, **more):
