@@ -16,6 +16,7 @@ from stratalog.broker.fetches.sessionless_fetch import FullFetch
 from stratalog.broker.requests.authorizer import CLUSTER_NAME
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_FINAL, EPOCH_INITIAL
+from stratalog.metadata.settings.catalogue.replication import RACK_AWARE_SELECTOR
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -65,13 +66,13 @@ def _replica(context: Context, request: FetchRequest) -> ReplicaReader | None:
         )
     replication = context.broker.replication
     assert replication is not None  # a broker that has peers copies from them
-    throttle, monotonic = replication.leader_throttle, context.dispatcher.monotonic
     return ReplicaReader(
         broker_id,
         epoch,
         context.row.version,
-        throttle=throttle,
-        monotonic=monotonic,
+        throttle=replication.leader_throttle,
+        monotonic=context.dispatcher.monotonic,
+        marks_are_news=context.broker.config.text("replica.selector.class") == RACK_AWARE_SELECTOR,
         awaited=context.broker.fetch_sessions.followers,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import ceil
 from typing import Any, Protocol
 
+from stratalog.broker.fetches.preferred_replica import check_reads_here, elsewhere
 from stratalog.broker.fetches.replica_read import ReplicaReader, divergence
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
@@ -70,8 +71,10 @@ class FetchAttempt:
 
     __slots__ = (
         "_broker",
+        "_elsewhere",
         "_guarded",
         "_trying",
+        "_version",
         "by_id",
         "committed",
         "context",
@@ -109,7 +112,10 @@ class FetchAttempt:
         self.replica = replica
         self._guarded = dispatcher.guarded and replica is None
         self.table = broker.partitions
-        self.by_id = context.row.version >= TOPIC_IDS_SINCE
+        self._version = version = context.row.version
+        self.by_id = version >= TOPIC_IDS_SINCE
+        listener = context.connection.listener.name
+        self._elsewhere = elsewhere(broker, request.rack_id, listener, version) if replica is None else None
         self.committed = request.isolation_level == _READ_COMMITTED
         self.max_bytes = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
         self.quota = quota = context.connection.quota if replica is None else None
@@ -176,19 +182,10 @@ class FetchAttempt:
             )
         if self._guarded and not self.context.allows(unified.topic_partition.topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition, offset = unified.partition, wanted.fetch_offset
-        partition.check_leader_epoch(wanted.current_leader_epoch)
-        log = partition.log
-        answer.high_watermark = limit = partition.high_watermark
-        answer.last_stable_offset = stable = partition.last_stable_offset
-        answer.log_start_offset = log.log_start_offset
-        if self.committed:
-            limit, answer.aborted_transactions = stable, []
-        else:
-            answer.aborted_transactions = None
-        if wanted.last_fetched_epoch >= 0 and (diverging := divergence(unified, wanted)) is not None:
-            answer.diverging_epoch = diverging
+        if self._is_answered(unified, wanted, answer):
             return 0
+        offset, log = wanted.fetch_offset, unified.log
+        limit = answer.last_stable_offset if self.committed else answer.high_watermark
         if limit <= offset <= log.log_end_offset and offset >= log.log_start_offset:
             return 0  # the usual first look of a reader that has everything: there is nothing to be read yet
         max_bytes = min(wanted.partition_max_bytes, left_bytes)
@@ -214,6 +211,23 @@ class FetchAttempt:
                 self.cut_bytes += max_bytes - read.size_bytes
         _name_aborted(answer, read.aborted)
         return read.size_bytes
+
+    def _is_answered(self, unified: UnifiedLog, wanted: FetchPartition, answer: PartitionData) -> bool:
+        """Fill in the marks; whether the reader has to cut its history, or to read elsewhere, before it gets records."""
+        partition, offset = unified.partition, wanted.fetch_offset
+        check_reads_here(unified, offset, wanted.current_leader_epoch, self._version)
+        answer.high_watermark = partition.high_watermark
+        answer.last_stable_offset = partition.last_stable_offset
+        answer.log_start_offset = unified.log_start_offset
+        answer.aborted_transactions = None
+        if self._elsewhere is not None and (replica := self._elsewhere(unified, offset)) is not None:
+            answer.preferred_read_replica = replica
+            return True
+        if self.committed:
+            answer.aborted_transactions = []
+        if wanted.last_fetched_epoch >= 0:
+            answer.diverging_epoch = divergence(unified, wanted)
+        return answer.diverging_epoch is not None
 
     def _read_for_replica(
         self,

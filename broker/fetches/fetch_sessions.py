@@ -46,7 +46,9 @@ class SessionFetch(FetchAttempt):
         if session.epoch != self.session_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
         self.begin()
-        telling = session.gather(self._look, max_bytes=self.max_bytes, enough=self.enough, final=final)
+        telling = session.gather(
+            self._look, max_bytes=self.max_bytes, enough=self.enough, final=final, marks=self._marks_are_news
+        )
         if telling is None:
             return None
         topics = _by_topic(telling, by_id=self.by_id)
@@ -59,6 +61,11 @@ class SessionFetch(FetchAttempt):
         self.count(topics)
         self.name_leaders(response)
         return response
+
+    @property
+    def _marks_are_news(self) -> bool:
+        """Consumers that read from followers see records when these know the mark, so a follower does not wait for it."""
+        return self.replica is not None and self.replica.marks_are_news
 
     def _look(self, partition: SessionPartition, answer: PartitionData, left_bytes: int, first: bool) -> int:
         wanted = partition.wanted

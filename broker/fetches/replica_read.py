@@ -41,6 +41,7 @@ class ReplicaReader:
         "_throttled_bytes",
         "_version",
         "counts",
+        "marks_are_news",
     )
 
     def __init__(
@@ -52,9 +53,14 @@ class ReplicaReader:
         throttle: ReplicationThrottle,
         monotonic: Callable[[], float],
         awaited: AwaitedFollowers,
+        marks_are_news: bool = False,
     ) -> None:
-        """``throttle``: of what followers get here. ``awaited``: those whose requests are not to wait long."""
+        """``throttle``: of what followers get here. ``awaited``: those whose requests are not to wait long.
+
+        ``marks_are_news``: an answer leaves for another high watermark alone.
+        """
         self._awaited = awaited
+        self.marks_are_news = marks_are_news
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._version = version

@@ -62,7 +62,7 @@ class FullFetch(FetchAttempt):
                 if size_bytes:
                     found_bytes += size_bytes
                     left_bytes = max(left_bytes - size_bytes, 0)
-                elif answer.diverging_epoch is not None:
+                elif answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
                     complete = True
         if complete or (found_bytes and self.enough(found_bytes)):
             return self._answer(topics)

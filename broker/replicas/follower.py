@@ -194,7 +194,8 @@ class Follower:
             )
             self._refuse()
             return
-        self._leader_high_watermark = data.high_watermark
+        if data.diverging_epoch is None:  # after a cut, what is left may still be another's history: the mark waits
+            self._leader_high_watermark = data.high_watermark
         self._raise_log_start(data.log_start_offset)
         self._settle()
         if self._outcome is not None and not data.records:  # a cut may end above what is on the disk

@@ -123,16 +123,32 @@ class Partition:
             self.check_online()
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
+        raise self._other_epoch(current_leader_epoch)
+
+    def _other_epoch(self, current_leader_epoch: int) -> KafkaError:
         fenced = current_leader_epoch < self.leader_epoch
-        raise KafkaError(
+        return KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
             f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request {current_leader_epoch}",
         )
+
+    def check_reader_epoch(self, current_leader_epoch: int) -> None:
+        """The same for a reader, which a follower serves, too. Its epoch is that of the leader it copies (KIP-392)."""
+        if self.leader is not None or self.follower is None:
+            self.check_leader_epoch(current_leader_epoch)
+            return
+        if self.held_back is not None or self.directory.offline is not None:
+            self._check_available()
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            raise self._other_epoch(current_leader_epoch)
 
     def check_online(self) -> None:
         """Raises NOT_LEADER_OR_FOLLOWER without a role or while held back, KAFKA_STORAGE_ERROR while offline."""
         if self.leader is None:
             raise self._not_led()
+        self._check_available()
+
+    def _check_available(self) -> None:
         if self.held_back is not None:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is not served yet: {self.held_back}"
@@ -234,10 +250,13 @@ class Partition:
 
     def follow(self, leader_id: int, leader_epoch: int) -> Follower:
         """Copy the log of another broker in a new epoch. Appends that wait fail with NOT_LEADER_OR_FOLLOWER."""
+        before = self.follower
         self._end_following()
         self.follower = Follower(self, leader_id, leader_epoch, clock=self._clock)
         self.leader_epoch = leader_epoch
         self._end_leading()
+        if before is not None:
+            self.wake()  # its readers have the epoch before
         return self.follower
 
     def cut_before_damage(self) -> bool:
@@ -262,8 +281,11 @@ class Partition:
 
     def resign(self) -> None:
         """Neither lead nor follow: waiting appends fail with NOT_LEADER_OR_FOLLOWER, waiting readers hear of it."""
+        followed = self.follower is not None
         self._end_following()
         self._end_leading()
+        if followed:
+            self.wake()
 
     def _end_following(self) -> None:
         if self.follower is not None:

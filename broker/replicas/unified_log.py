@@ -78,6 +78,11 @@ class RemoteReader(Protocol):
         ...
 
     @property
+    def known(self) -> bool:
+        """Whether these offsets were read from the archive, now or earlier."""
+        ...
+
+    @property
     def archive_clean_offset(self) -> int:
         """Up to here the archive has been compacted; 0 while that is not known."""
         ...

@@ -36,9 +36,9 @@ class ReplicationServices:
     monotonic: Callable[[], float]
     draw: Callable[[], float]
     leader_throttle: ReplicationThrottle
-    """The throttle of what followers outside the in-sync set get here."""
+    """Limits the copies that followers outside the in-sync set make from here."""
     follower_throttle: ReplicationThrottle
-    """The throttle of what is copied here."""
+    """Limits the copies that this broker makes."""
     archive: Submit | None = None
     """Takes commands for the bucket; None where no topic can be tiered."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.fetches.fetch_attempt import TOPIC_IDS_SINCE
+from stratalog.broker.fetches.preferred_replica import RACKS_SINCE, check_reader_epoch, is_local
 from stratalog.broker.replicas.unified_log import LogRead, UnifiedLog
 from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.broker.shortcuts.clearance import Clearance
@@ -101,6 +102,7 @@ class FetchRoute:
         "_min_bytes",
         "_table",
         "_table_version",
+        "_version",
         "connection",
         "context",
         "limit",
@@ -122,6 +124,7 @@ class FetchRoute:
         self._table = context.broker.partitions
         self._table_version = self._table.version
         self._leader_epoch = wanted.current_leader_epoch
+        self._version = context.api_version
         self._committed = request.isolation_level == _READ_COMMITTED
         whole_bytes = min(request.max_bytes, context.broker.config.integer("fetch.max.bytes"))
         self._max_bytes = min(wanted.partition_max_bytes, whole_bytes)
@@ -155,7 +158,7 @@ class FetchRoute:
         if not self.stands():
             raise _NotPlain
         partition = self.partition
-        partition.check_leader_epoch(self._leader_epoch)
+        check_reader_epoch(partition, self._leader_epoch, self._version)
         local = partition.log
         self.limit = limit = partition.last_stable_offset if self._committed else partition.high_watermark
         if limit <= offset <= local.log_end_offset and offset >= local.log_start_offset:
@@ -195,7 +198,7 @@ class FetchRoute:
 
 
 def partition_of(context: Context) -> UnifiedLog | None:
-    """The partition that a request asks for, if it is one alone and led here, and such a request may be remembered."""
+    """The partition that a request asks for, if it is one alone and lies here, and such a request may be remembered."""
     request: FetchRequest = context.request
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1 or context.api_version < VERSION_MIN:
@@ -205,6 +208,8 @@ def partition_of(context: Context) -> UnifiedLog | None:
     topic, wanted = topics[0], topics[0].partitions[0]
     if wanted.last_fetched_epoch >= 0 or request.replica_id >= 0 or request.replica_state is not None:
         return None  # a follower reads beyond the marks, and is counted
+    if context.api_version >= RACKS_SINCE and not is_local(context.broker.config, request.rack_id):
+        return None  # it may be sent elsewhere, now or later
     table = context.broker.partitions
     try:
         if context.api_version >= TOPIC_IDS_SINCE:

@@ -111,6 +111,7 @@ class ArchivedPartition:
         self.log = _EmptyLog(archive)
         self.directory = _NoDirectory()
         self.leader_epoch = LEADER_EPOCH
+        self.leader = None
         self.watchers = Watchers()
         self.held_back: str | None = None
         """Why the partition cannot be served for now: its manifest has not been read, or cannot be."""
@@ -146,6 +147,8 @@ class ArchivedPartition:
                 ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"{self.topic_partition} is read under leader epoch {LEADER_EPOCH}, not {current_leader_epoch}",
             )
+
+    check_reader_epoch = check_leader_epoch
 
 
 def archived_log(

@@ -134,6 +134,7 @@ class SessionPartition:
             or answer.last_stable_offset != self.told_last_stable_offset
             or answer.log_start_offset != self.told_log_start_offset
             or answer.diverging_epoch is not None
+            or answer.preferred_read_replica >= 0
         )
 
     def note(self, answer: PartitionData) -> None:
@@ -146,7 +147,7 @@ class SessionPartition:
 
     def exhausted(self, answer: PartitionData) -> bool:
         """Whether nothing can be read behind ``answer``, which has no records, until something changes."""
-        if answer.error_code or answer.diverging_epoch is not None:
+        if answer.error_code or answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             return False
         if self.end_offset is not None:
             return self.wanted.fetch_offset >= self.end_offset
@@ -271,11 +272,14 @@ class FetchSession:
             self.isolation_level = isolation_level
             self.dirty.update(dict.fromkeys(self.partitions.values()))
 
-    def gather(self, look: Look, *, max_bytes: int, enough: Callable[[int], bool], final: bool) -> Telling | None:
+    def gather(
+        self, look: Look, *, max_bytes: int, enough: Callable[[int], bool], final: bool, marks: bool = False
+    ) -> Telling | None:
         """The news for the reader, or None if that is not enough yet and ``final`` is not set.
 
-        Enough are as many bytes of records as ``enough`` says, an error, or a history that parts from the log's. After
-        None every partition is watched.
+        Enough are as many bytes of records as ``enough`` says, an error, a history that parts from the log's, another
+        replica to read from, and with ``marks`` a high watermark that the reader does not know. After None every
+        partition is watched.
         """
         telling: Telling = []
         found_bytes = 0
@@ -290,7 +294,8 @@ class FetchSession:
                 telling.append((partition, answer))
                 continue
             found_bytes += size_bytes
-            complete = complete or answer.diverging_epoch is not None
+            complete = complete or answer.diverging_epoch is not None or answer.preferred_read_replica >= 0
+            complete = complete or (marks and answer.high_watermark != partition.told_high_watermark)
             if partition.tells(answer):
                 telling.append((partition, answer))
             elif partition.exhausted(answer):

@@ -14,13 +14,15 @@ from stratalog.metadata.settings.catalogue.definition import (
     ConfigDef,
     setting,
 )
-from stratalog.metadata.settings.catalogue.validators import at_least
+from stratalog.metadata.settings.catalogue.validators import OneOf, at_least
 
-__all__ = ["REPLICATION_SETTINGS"]
+__all__ = ["LEADER_SELECTOR", "RACK_AWARE_SELECTOR", "REPLICATION_SETTINGS"]
+
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _FROM_THE_TIER: Final = "a follower whose leader has archived records begins behind them in any case"
 _ONE_FETCHER: Final = "one connection copies from each other broker"
-_LEADER_SERVES: Final = "consumers read from the leader in this release"
 _OF_THE_SYSTEM: Final = "the operating system sizes the buffers of these sockets"
 _ONE_DIRECTORY: Final = "replicas are not moved between directories in this release"
 
@@ -53,8 +55,9 @@ REPLICATION_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="How often the high watermarks of a directory are written down."),
     setting("replica.lag.time.max.ms", LONG, 30_000,
             doc="A follower that has not caught up for this long leaves the in-sync set."),
-    setting("replica.selector.class", STRING, None, unused=_LEADER_SERVES,
-            doc="How a replica near the consumer is chosen; not set, the leader serves."),
+    setting("replica.selector.class", STRING, None, OneOf((LEADER_SELECTOR, RACK_AWARE_SELECTOR)),
+            doc="How a replica near the consumer is chosen: RackAwareReplicaSelector sends one that tells its rack to an in-sync "
+                "replica there. LeaderSelector, or not set: the leader serves all."),
     setting("replica.socket.receive.buffer.bytes", INT, 65_536, unused=_OF_THE_SYSTEM,
             doc="SO_RCVBUF of a follower's socket."),
     setting("replica.socket.timeout.ms", INT, 30_000,

@@ -126,6 +126,25 @@ def test_where_histories_part_the_log_is_cut_by_epochs(tmp_path, heard):
     assert bench.partition.log.log_end_offset == 2
 
 
+def test_a_cut_moves_no_mark(tmp_path, heard):
+    """The epochs named differ, and what is left of the older one may still be another's: the next fetch compares it.
+
+    Consumers read here up to the mark, so the leader's is taken with the first answer that shares our history.
+    """
+    bench = Bench(str(tmp_path / "t-0"))
+    leading(bench, 3)
+    role = bench.partition.follow(LEADER, 9)
+    mark = bench.partition.high_watermark = 1
+    role.take(data(high_watermark=30, diverging=(3, 2)), heard)
+    bench.disk.flush()
+    assert bench.partition.high_watermark == min(mark, bench.partition.log.log_end_offset)
+    end = bench.partition.log.log_end_offset
+    role.take(data(batch(end, epoch=9), high_watermark=30), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert bench.partition.high_watermark == end + 1
+
+
 def test_an_epoch_in_which_a_leader_wrote_nothing_is_given_up(tmp_path, heard):
     """Else its follower would name an epoch for ever that the next leader does not have."""
     bench = Bench(str(tmp_path / "t-0"))

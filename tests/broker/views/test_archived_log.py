@@ -103,6 +103,7 @@ def test_epochs_are_those_of_the_archive_and_clients_get_one_above_all(make):
     assert unified.log.leader_epochs.epoch_for(9) == 5
     unified.partition.check_leader_epoch(-1)
     unified.partition.check_leader_epoch(LEADER_EPOCH)
+    unified.partition.check_reader_epoch(LEADER_EPOCH)
     for epoch, code in ((5, ErrorCode.FENCED_LEADER_EPOCH), (LEADER_EPOCH + 1, ErrorCode.UNKNOWN_LEADER_EPOCH)):
         with pytest.raises(KafkaError) as caught:
             unified.partition.check_leader_epoch(epoch)

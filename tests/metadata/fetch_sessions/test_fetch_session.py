@@ -74,9 +74,11 @@ def wanted(number, offset=0, epoch=-1):
     return FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20, last_fetched_epoch=epoch)
 
 
-def gather(one, world, *, max_bytes=1 << 30, min_bytes=1, final=True):
+def gather(one, world, *, max_bytes=1 << 30, min_bytes=1, final=True, marks=False):
     """One attempt, which leaves for the reader if it is one: name to number of records, or None."""
-    telling = one.gather(world.look, max_bytes=max_bytes, enough=lambda found: found >= min_bytes, final=final)
+    telling = one.gather(
+        world.look, max_bytes=max_bytes, enough=lambda found: found >= min_bytes, final=final, marks=marks
+    )
     if telling is None:
         return None
     one.tell(telling)
@@ -327,6 +329,35 @@ def test_min_bytes_holds_an_answer_back():
     assert gather(one, world, min_bytes=30, final=False) is None
     world.logs["t", 0].high_watermark = 2
     assert gather(one, world, min_bytes=30, final=False) == {("t", 0): 2, ("t", 1): 1}
+
+
+def test_a_mark_alone_is_enough_for_a_reader_that_others_read_from():
+    """It gets it once, and the next answer waits for news."""
+    world, one = World(), session()
+    one.want("t", wanted(0, 5))
+    assert gather(one, world, final=False, marks=True) == {("t", 0): 0}
+    assert gather(one, world, final=False, marks=True) is None
+    world.logs["t", 0].high_watermark = 3
+    world.logs["t", 0].changed()
+    assert gather(one, world, final=False) is None
+    assert gather(one, world, final=False, marks=True) == {("t", 0): 0}
+    assert gather(one, world, final=False, marks=True) is None
+
+
+def test_another_replica_to_read_from_is_answered_at_once():
+    """Again and again, for as long as the reader asks here."""
+    one = session()
+    one.want("t", wanted(0))
+
+    def look(_partition, answer, _left_bytes, _first):
+        answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = 0
+        answer.preferred_read_replica = 2
+        return 0
+
+    for _ in range(2):
+        telling = one.gather(look, max_bytes=100, enough=bool, final=False)
+        assert [answer.preferred_read_replica for _, answer in telling] == [2]
+        one.tell(telling)
 
 
 def test_a_session_that_ends_is_called_no_more():
