@@ -25,7 +25,7 @@ _SESSION: Final = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interv
 """Kafka asks for two heartbeats a session."""
 _TOPIC: Final = "gaps"
 _BEFORE_SECONDS: Final = 1.0
-_AFTER_SECONDS: Final = 7.0
+_AFTER_SECONDS: Final = 4.0
 _IN_SYNC_SECONDS: Final = 15.0
 _KILLS_MIN: Final = 6
 _NODES: Final = 5
@@ -33,6 +33,7 @@ _NODES: Final = 5
 _KILLED = Line(
     "replicas-kill", "s without an acknowledgement, SIGKILL of the leader, session 3 s, median", Bound("<=", 3.0)
 )
+_LED = Line("replicas-kill-led", "s until the other brokers name another leader, SIGKILL, median", Bound("<=", 3.0))
 _WORST = Line("replicas-kill-worst", "the same, the worst", Bound("<=", 5.0))
 _STOPPED = Line("replicas-stop", "s without an acknowledgement, SIGTERM of the leader, median", Bound("<=", 0.3))
 _LOST = Line("replicas-lost", "records that were acknowledged and are not in the log, or failed", Bound("<=", 0))
@@ -50,22 +51,29 @@ def _missing(nodes: LocalNodes, acknowledged: int) -> int:
     return max(0, acknowledged - end)
 
 
-def _end_leader(nodes: LocalNodes, topics: Replicated, producer: SteadyProducer, *, kill: bool) -> float:
-    """Seconds without an acknowledgement. The node serves and is in sync again afterwards."""
+def _end_leader(nodes: LocalNodes, topics: Replicated, producer: SteadyProducer, *, kill: bool) -> tuple[float, float]:
+    """Seconds without an acknowledgement, and until another leader is named. The node serves and is in sync again afterwards."""
     time.sleep(_BEFORE_SECONDS)
     leader = topics.leader(_TOPIC)
     at = nodes.kill(leader) if kill else nodes.terminate(leader)
     nodes.wait_ended(leader)
+    await_true(lambda: _is_led_by_another(topics, leader), "another broker leads")
+    led = time.monotonic() - at
     time.sleep(_AFTER_SECONDS if kill else _BEFORE_SECONDS)
     gap = longest_gap(producer.acknowledged, at, time.monotonic())
     nodes.start(leader)
     nodes.wait_ready(leader)
     await_true(lambda: topics.in_sync(_TOPIC) == 1, "all replicas are in sync")
-    return gap
+    return gap, led
+
+
+def _is_led_by_another(topics: Replicated, leader: int) -> bool:
+    return any(one.leader not in (leader, -1) for one in topics.partitions(_TOPIC))
 
 
 def _failover_at(folder: Path, count: int) -> list[Outcome]:
     killed: list[float] = []
+    led: list[float] = []
     stopped: list[float] = []
     with LocalNodes(folder, settings=_SESSION) as nodes:
         nodes.start()
@@ -74,13 +82,21 @@ def _failover_at(folder: Path, count: int) -> list[Outcome]:
         topics.create(_TOPIC)
         with SteadyProducer(nodes.bootstrap, _TOPIC) as producer:
             for _ in range(count):
-                stopped.append(_end_leader(nodes, topics, producer, kill=False))
-                killed.append(_end_leader(nodes, topics, producer, kill=True))
-                print(f"  stopped {stopped[-1]:.2f} s, killed {killed[-1]:.2f} s", file=sys.stderr, flush=True)
+                gap, _ = _end_leader(nodes, topics, producer, kill=False)
+                stopped.append(gap)
+                gap, named = _end_leader(nodes, topics, producer, kill=True)
+                killed.append(gap)
+                led.append(named)
+                print(
+                    f"  stopped {stopped[-1]:.2f} s, killed {gap:.2f} s, led again after {named:.2f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
         lost = _missing(nodes, len(producer.acknowledged)) + len(producer.failures)
     return [
         _KILLED.outcome(median(killed), least=min(killed), count=len(killed)),
         _WORST.outcome(max(killed)),
+        _LED.outcome(median(led), least=min(led), worst=max(led)),
         _STOPPED.outcome(median(stopped), worst=max(stopped)),
         _LOST.outcome(lost, sent=producer.sent),
     ]
@@ -132,6 +148,6 @@ def _rolling(settings: Settings) -> list[Outcome]:
 
 
 CELLS = (
-    Cell("replicas-failover", (_KILLED, _WORST, _STOPPED, _LOST), _failover),
+    Cell("replicas-failover", (_KILLED, _WORST, _LED, _STOPPED, _LOST), _failover),
     Cell("replicas-rolling", (_ROLLING_GAP, _ROLLING_FAILED, _ROLLING_SYNC), _rolling),
 )
