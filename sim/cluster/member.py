@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from sim.cluster.routes import COORDINATORS
 from sim.cluster.surroundings import Surroundings
 from sim.under.clock import SimClock
 from sim.under.disk import Disk, SimFilesystem
@@ -44,8 +45,8 @@ _SETTINGS: Final = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
-    "transaction.state.log.num.partitions": "2",
-    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": str(COORDINATORS),
+    "offsets.topic.num.partitions": str(COORDINATORS),
 }
 
 

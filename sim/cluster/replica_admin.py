@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sim.actors.admin import Admin
 from sim.actors.link import LinkLost
-from sim.cluster.routes import Routed
+from sim.cluster.routes import COORDINATORS, GROUPS, TRANSACTIONS, Routed
 from sim.model import TopicModel, Violation
 from stratalog.metadata.image.configs_image import ResourceType
 from stratalog.wire.errors import ErrorCode
@@ -74,17 +74,18 @@ class ReplicaAdmin(Routed, Admin):
             raise Violation(f"{self.name}: {what} is answered with {error.name}")
 
     async def elect(self, topic: TopicModel) -> None:
-        """Have the preferred replica lead. Raises `LinkLost`, `Violation`."""
-        number = self.dice.randrange(len(topic.partitions))
+        """Have the preferred replica lead, or coordinate. Raises `LinkLost`, `Violation`."""
+        name = self.dice.choice((topic.name, GROUPS, TRANSACTIONS))
+        number = self.dice.randrange(len(topic.partitions) if name == topic.name else COORDINATORS)
         request = ElectLeadersRequest(
             election_type=_PREFERRED,
-            topic_partitions=[TopicPartitions(topic=topic.name, partitions=[number])],
+            topic_partitions=[TopicPartitions(topic=name, partitions=[number])],
             timeout_ms=_TIMEOUT_MS,
         )
         answer = await self.call(request, timeout=15)
         results = [one for each in answer.replica_election_results for one in each.partition_result]
         code = answer.error_code or (results[0].error_code if results else 0)
-        self._heard(f"elects the preferred leader of {topic.name}-{number}", code, _NOT_ELECTED)
+        self._heard(f"elects the preferred leader of {name}-{number}", code, _NOT_ELECTED)
 
     async def reassign(self, topic: TopicModel) -> None:
         """Place a partition on two or three brokers, in another order, or stop doing so. Raises `LinkLost`, `Violation`."""

@@ -14,10 +14,12 @@ from sim.cluster.surroundings import Surroundings
 from stratalog.wire.partitioner import coordinator_partition
 from stratalog.wire.schema import Message
 
-__all__ = ["GROUPS", "TRANSACTIONS", "Routed", "Routes", "leader_of"]
+__all__ = ["COORDINATORS", "GROUPS", "TRANSACTIONS", "Routed", "Routes", "leader_of"]
 
 GROUPS: Final = "__consumer_offsets"
 TRANSACTIONS: Final = "__transaction_state"
+COORDINATORS: Final = 2
+"""Partitions of each of them."""
 _LOST_SIGHT: Final = 0.1
 """How often a client asks a broker that does not lead."""
 _NO_LEADER: Final = (-1, -1)

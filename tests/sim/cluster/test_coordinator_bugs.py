@@ -8,7 +8,6 @@ import pytest
 
 from sim.cluster.plan import Plan
 from stratalog.broker.coordinators import shard_driver
-from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.shard_driver import ShardDriver
 from stratalog.broker.replicas.partition import Partition
 from stratalog.hot.log.log import Log
@@ -31,21 +30,6 @@ def a_coordinator_answers_before_its_followers_have_it(patch):
                 write.replies = ()
 
     patch.setattr(ShardDriver, "_append", append)
-
-
-def a_coordinator_goes_on_with_the_state_of_before(patch):
-    """It leads again, and does not look at what another coordinator has written meanwhile."""
-    real = CoordinatorHost.led
-
-    def led(self, unified):
-        topic, number = unified.topic_partition
-        if topic == self.topic and number in self._drivers:
-            self._drivers[number].leader = unified.partition.leader
-            return
-        real(self, unified)
-
-    patch.setattr(CoordinatorHost, "led", led)
-    patch.setattr(CoordinatorHost, "released", lambda self, _unified: None)
 
 
 def committed_offsets_are_forgotten(patch):
@@ -92,7 +76,6 @@ def retries_are_appended(patch):
 
 FOUND: dict[Bug, str] = {
     a_coordinator_answers_before_its_followers_have_it: "it had been at|is committed at|a reader|is hidden|is shown",
-    a_coordinator_goes_on_with_the_state_of_before: "it had been at|no member committed|is committed at|a reader|answers",
     committed_offsets_are_forgotten: "it had been at|is committed at",
     open_transactions_are_shown: "a reader",
     aborted_transactions_are_shown: "a reader|is shown",
@@ -111,7 +94,6 @@ PLANS: dict[Bug, Plan] = {
         classic_members=2,
         fault_every=1.0,
     ),
-    a_coordinator_goes_on_with_the_state_of_before: replace(GROUPS, faults=("isolate", "freeze", "stop")),
     retries_are_appended: replace(BUSY, faults=("reset", "kill", "isolate"), fault_every=0.7),
 }
 """Surroundings in which a rare story is less rare."""

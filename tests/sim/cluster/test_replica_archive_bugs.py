@@ -50,16 +50,6 @@ def a_replica_begins_behind_the_archive_without_its_epochs(patch):
     )
 
 
-def a_replica_begins_behind_the_archive_without_its_producers(patch):
-    """It would take a retry for a new batch."""
-    real = Follower.begin_behind
-    patch.setattr(
-        Follower,
-        "begin_behind",
-        lambda self, offset, epochs, _snapshot, start: real(self, offset, epochs, None, start),
-    )
-
-
 def a_replica_begins_behind_the_archive_without_its_start(patch):
     """Records that the archive has are out of range once it leads."""
     real = Follower.begin_behind
@@ -115,7 +105,6 @@ FOUND: dict[Bug, str] = {
     a_follower_evicts_without_the_archive: "the archive ends at",
     a_leader_evicts_before_the_commit: "the archive ends at",
     a_replica_begins_behind_the_archive_without_its_epochs: "epochs",
-    a_replica_begins_behind_the_archive_without_its_producers: "producers|there twice|lies at offset|out of order",
     a_replica_begins_behind_the_archive_without_its_start: "was to be kept|log start, mark and end|out of range",
     a_new_leader_goes_on_with_an_old_claim: "of epoch|wait for answers",
     what_is_not_committed_is_archived: "the mark has been",

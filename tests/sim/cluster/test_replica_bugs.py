@@ -8,14 +8,12 @@ import pytest
 
 from sim.cluster.plan import Plan
 from stratalog.broker.fetches import replica_read
-from stratalog.broker.fetches.replica_read import ReplicaReader
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.leader import Leader
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replication.in_sync_asking import InSyncAsks
 from stratalog.hot.log.log import Log
 from stratalog.hot.replica_state import ReplicaState
-from stratalog.hot.state.leader_epochs import LeaderEpochCache
 from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.metadata.controller import alter_partition, partition_change
 from stratalog.metadata.controller.reassignment import Assignment
@@ -92,38 +90,9 @@ def an_idle_follower_never_joins_again(patch):
     patch.setattr(Leader, "look_for_joiners", lambda self: None)
 
 
-def a_diverging_fetch_is_counted(patch):
-    """The leader takes the offset of a follower whose history is another one."""
-    real = ReplicaReader.read
-
-    def read(self, unified, wanted, answer, max_bytes, **more):
-        leader = unified.partition.leader
-        if leader is not None and self.counts and leader.state.is_follower(self._broker_id):
-            leader.follower_fetched(
-                self._broker_id,
-                min(wanted.fetch_offset, unified.log.log_end_offset),
-                log_start_offset=wanted.log_start_offset,
-                broker_epoch=self._broker_epoch,
-            )
-        return real(self, unified, wanted, answer, max_bytes, **more)
-
-    patch.setattr(ReplicaReader, "read", read)
-
-
 def latest_is_told_before_the_epoch_is_established(patch):
     """A new leader names its mark as the end of the log, though a reader has seen more."""
     patch.setattr(Partition, "is_behind", property(lambda self: False))
-
-
-def a_new_leader_takes_its_log_end_for_the_mark(patch):
-    """It takes all that it has for committed."""
-    real = Partition.lead
-
-    def lead(self, *about, **more):
-        self.advance(max(self.high_watermark, self.log.written_offset))
-        real(self, *about, **more)
-
-    patch.setattr(Partition, "lead", lead)
 
 
 def a_follower_does_not_take_the_log_start(patch):
@@ -155,23 +124,6 @@ def a_reassignment_ends_at_once(patch):
     )
 
 
-def epochs_stay_after_a_cut(patch):
-    """A follower that has cut its log still names epochs that it has no records of."""
-    patch.setattr(LeaderEpochCache, "truncate_from_end", lambda *_: None)
-
-
-def producers_stay_after_a_cut(patch):
-    """A follower that has cut its log still knows batches that are gone."""
-    real = Log.truncate_to
-
-    def truncate_to(self, offset):
-        before = self.producer_state.to_bytes()
-        real(self, offset)
-        self.producer_state.load_bytes(before, self.log_end_offset)
-
-    patch.setattr(Log, "truncate_to", truncate_to)
-
-
 def a_follower_does_not_learn_of_producers(patch):
     """It would take a retry for a new batch once it leads."""
     real = Log.append_as_follower
@@ -201,15 +153,11 @@ FOUND: dict[Bug, str] = {
     a_leader_acknowledges_what_is_in_its_own_log: "in sync, has|had the mark at",
     a_follower_joins_wherever_it_is: "in sync, has|had the mark at|are gone",
     an_idle_follower_never_joins_again: "are in sync",
-    a_diverging_fetch_is_counted: "in sync, has|had the mark at|goes back|are gone",
     latest_is_told_before_the_epoch_is_established: "it had ended at",
-    a_new_leader_takes_its_log_end_for_the_mark: "in sync, has|moves the mark|goes back|had the mark at|its log ends at",
     a_follower_does_not_take_the_log_start: "log start, mark and end",
     the_mark_rises_with_too_few_in_sync: "moves the mark",
     any_replica_is_elected: "had the mark at",
     a_reassignment_ends_at_once: "had the mark at|are gone|has no leader|in sync, has",
-    epochs_stay_after_a_cut: "epochs|held|bytes|are in sync",
-    producers_stay_after_a_cut: "producers|out of order|acknowledged and is nowhere",
     a_follower_does_not_learn_of_producers: "producers|is there twice|lies at offset",
     a_damaged_replica_goes_on_above_the_damage: "epochs|bytes|held|log start, mark and end|are in sync|had the mark at",
 }
@@ -222,12 +170,7 @@ PLANS: dict[Bug, Plan] = {
     the_mark_rises_with_too_few_in_sync: replace(BUSY, faults=("freeze", "kill"), changes=("minimum",)),
     a_reassignment_ends_at_once: replace(BUSY, brokers=4, changes=("reassign",), faults=("kill", "slow")),
     a_damaged_replica_goes_on_above_the_damage: replace(BUSY, faults=("damage",)),
-    a_new_leader_takes_its_log_end_for_the_mark: replace(
-        BUSY, faults=("kill", "slow", "slow", "stop"), fault_every=0.7, lag_seconds=30.0
-    ),
     any_replica_is_elected: replace(BUSY, faults=("kill", "slow", "slow", "stop"), fault_every=0.7),
-    producers_stay_after_a_cut: replace(BUSY, faults=("isolate", "power"), fault_every=1.0),
-    a_diverging_fetch_is_counted: replace(BUSY, faults=("isolate", "slow"), fault_every=1.0),
 }
 
 
