@@ -51,7 +51,7 @@ class RoutedConsumerMember(Routed, ConsumerMember):
 
 
 class RoutedReader(Routed, Reader):
-    """Asks the leader of the moment. Ends and errors of a former leader are no news."""
+    """Asks the leader of the moment. Ends and errors that a former leader tells are left out."""
 
     async def fetch_raw(self, partition: PartitionModel, position: int, max_wait_ms: int | None = None) -> Any:
         """The leader's answer; None if it has to be asked again."""

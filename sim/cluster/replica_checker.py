@@ -259,7 +259,7 @@ class _View(NamedTuple):
     """Log start, mark, end; None without a log."""
     epochs: tuple[Any, ...]
     producers: tuple[Any, ...]
-    """The facts about each, if no record has gone: one that was deleted tells a new replica nothing."""
+    """Its state of each producer, if no record has gone: one that was deleted tells a new replica nothing."""
     local_start: int
     batches: dict[int, bytes]
     is_cleaned: bool

@@ -28,7 +28,7 @@ class Surroundings(Protocol):
     members: dict[int, Any]
     facts: Any
     model: Model
-    """The records of replicated topics, as clients know them."""
+    """The knowledge that clients have of the records of replicated topics."""
     cuts: set[tuple[int, int]]
     """Directions (from, to) between nodes in which nothing passes."""
     spawner: SimSpawner

@@ -18,7 +18,7 @@ from tests.sim.cluster.planted import BUSY, Bug, assert_found
 
 
 def a_coordinator_answers_before_its_followers_have_it(patch):
-    """Its answer may be gone with it."""
+    """Its word may be gone with it."""
     real = ShardDriver._append
 
     def append(self, group):
