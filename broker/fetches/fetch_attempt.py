@@ -114,8 +114,9 @@ class FetchAttempt:
         self.table = broker.partitions
         self._version = version = context.row.version
         self.by_id = version >= TOPIC_IDS_SINCE
-        listener = context.connection.listener.name
-        self._elsewhere = elsewhere(broker, request.rack_id, listener, version) if replica is None else None
+        self._elsewhere = None
+        if replica is None:
+            self._elsewhere = elsewhere(broker, request.rack_id, context.connection.listener.name, version)
         self.committed = request.isolation_level == _READ_COMMITTED
         self.max_bytes = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
         self.quota = quota = context.connection.quota if replica is None else None
