@@ -38,6 +38,7 @@ WORKLOADS: Final[Mapping[str, Callable[[str, random.Random], Workload]]] = {
 }
 _INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 _SYNC_SECONDS: Final = 120.0
+_END_SECONDS: Final = 300.0
 _QUIET_SECONDS: Final = 1.5
 
 
@@ -144,11 +145,14 @@ def _ended(rig: Rig, clients: Mapping[str, Workload], outcome: Run) -> None:
         cell.violations += client.end()
         cell.acknowledged, cell.longest_gap_seconds = client.told.count, client.told.longest_gap_seconds
 
-    threads = [threading.Thread(target=end, args=one) for one in clients.items()]
+    threads = [threading.Thread(target=end, args=one, daemon=True) for one in clients.items()]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    for name, thread in zip(clients, threads, strict=True):
+        thread.join(_END_SECONDS)
+        if thread.is_alive():
+            outcome.cells[name].violations.append(f"its clients have not ended {_END_SECONDS:g} s after the last fault")
+        rig.say(f"{name} has ended")
 
 
 def _read(rig: Rig, clients: Mapping[str, Workload], outcome: Run) -> None:

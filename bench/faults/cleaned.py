@@ -20,6 +20,7 @@ COMPACTED: Final = "states"
 SHORTENED: Final = "events"
 PARTITIONS: Final = 2
 KEYS: Final = 40
+_ANSWER_SECONDS: Final = 60.0
 _SMALL: Final = {"segment.ms": "1500", "file.delete.delay.ms": "500"}
 COMPACT: Final = {
     **_SMALL,
@@ -92,8 +93,11 @@ class Cleaned:
     def end(self) -> list[str]:
         """Wait for the records on their way."""
         self._over.set()
-        self._deleter.join()
-        return [one for writer in self._writers for one in writer.end()]
+        left = [one for writer in self._writers for one in writer.end()]
+        self._deleter.join(_ANSWER_SECONDS)
+        if self._deleter.is_alive():
+            left.append(f"a request to delete records has no answer {_ANSWER_SECONDS:g} s after the last fault")
+        return left
 
     def faults(self) -> Iterator[str]:
         """Records that are gone and may not be; deleted ones that are there."""

@@ -16,6 +16,7 @@ __all__ = ["LiveReader", "live_faults", "read_topic"]
 
 CLIENT: Final = {"log_level": 0, "socket.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 2000}
 """For all clients: a broker that stands still is noticed soon."""
+_CLOSE_SECONDS: Final = 30.0
 
 
 def _consumer(bootstrap: str, isolation: str, **settings: object) -> Consumer:
@@ -85,6 +86,7 @@ class LiveReader:
     def __init__(self, bootstrap: str, topic: str, partitions: int, isolation: str) -> None:
         self.found: dict[int, list[Found]] = defaultdict(list)
         self.errors: list[str] = []
+        self._topic = topic
         self._over = threading.Event()
         self._consumer = _consumer(bootstrap, isolation)
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
@@ -102,9 +104,11 @@ class LiveReader:
         self._consumer.close()
 
     def end(self) -> None:
-        """Read no more."""
+        """Read no more. A reader that does not close in time is a fault of its own."""
         self._over.set()
-        self._thread.join()
+        self._thread.join(_CLOSE_SECONDS)
+        if self._thread.is_alive():
+            self.errors.append(f"the reader of {self._topic} has not closed within {_CLOSE_SECONDS:g} s")
 
 
 def live_faults(live: Mapping[int, Sequence[Found]], after: Mapping[int, Sequence[Found]]) -> Iterator[str]:
