@@ -1,7 +1,9 @@
-"""Java's programs on three nodes of ours with three replicas, while leaders and coordinators are killed."""
+"""Java's transactions, groups and Streams on three nodes of ours with three replicas, while leaders and coordinators are killed."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,8 +18,13 @@ from tests.java.test_mixed_replicas import all_in_sync, in_sync
 pytestmark = [pytest.mark.java, pytest.mark.timeout(1200)]
 
 COPIER = "TransactionalMessageCopier"
+WORD_COUNT = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
+INPUT, OUTPUT = "streams-plaintext-input", "streams-wordcount-output"
+STREAMS_GROUP = "streams-wordcount"
 PARTITIONS = 3
 RECORDS = 1000
+WORDS = [f"word{n}" for n in range(100)]
+LINES = 500
 SETTINGS = """\
 offsets.topic.replication.factor=3
 offsets.topic.num.partitions=3
@@ -168,4 +175,126 @@ def test_a_copy_over_killed_leaders_and_coordinators_is_exact(
     until(lambda: copied() >= sum(map(len, values)))
     assert [[value.decode() for _, value in partition] for partition in read(three, "copy")] == values
     print(f"{sum(map(len, values)):,} records copied once and in order")
+    assert_no_mistakes(three)
+
+
+def owned(program) -> set[int]:
+    """The partitions that a consumer has now, by what it has printed."""
+    partitions: set[int] = set()
+    for event in program.events:
+        numbers = {one["partition"] for one in event.get("partitions", ())}
+        if event["name"] == "partitions_assigned":
+            partitions |= numbers
+        elif event["name"] == "partitions_revoked":
+            partitions -= numbers
+    return partitions
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_keeps_its_members_over_kills(background, three, create, until, kill_in_turn, protocol) -> None:
+    """The producer and both members are Java's: no rebalance, each record is read once, in order, by the member that has its partition."""
+    topic = f"group-{protocol}"
+    create(topic)
+    members = [
+        background(
+            "VerifiableConsumer", "--bootstrap-server", three.brokers, "--topic", topic, "--group-id", topic,
+            "--reset-policy", "earliest", "--verbose", "--group-protocol", protocol,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    until(lambda: sorted(n for one in members if one.alive() for n in owned(one)) == list(range(PARTITIONS)))
+    assert all(owned(one) for one in members)
+    writer = background(
+        "VerifiableProducer",
+        "--bootstrap-server",
+        three.brokers,
+        "--topic",
+        topic,
+        "--throughput",
+        "100",
+        "--acks",
+        "-1",
+    )
+
+    def events(name: str, *programs) -> list[dict]:
+        return [event for program in programs for event in program.events if event["name"] == name]
+
+    def consumed() -> int:
+        return len(events("record_data", *members))
+
+    until(consumed)
+    settled = [len(events("partitions_assigned", one)) for one in members]
+    kill_in_turn(
+        [
+            lambda: coordinator(three, topic, GROUP),
+            lambda: in_sync(three.brokers, topic)[0][0],
+            lambda: coordinator(three, topic, GROUP),
+        ],
+        consumed, 200, [topic, "__consumer_offsets"],
+    )  # fmt: skip
+    writer.stop()
+    written = {(e["partition"], e["offset"]): e["value"] for e in events("producer_send_success", writer)}
+    assert not events("producer_send_error", writer)
+    until(lambda: len({(e["partition"], e["offset"]) for e in events("record_data", *members)}) >= len(written))
+    read_by = [[(e["partition"], e["offset"]) for e in events("record_data", one)] for one in members]
+    for places in read_by:
+        assert all(
+            [offset for number, offset in places if number == partition]
+            == list(range(sum(number == partition for number, _ in places)))
+            for partition in range(PARTITIONS)
+        ), "a member did not read each record of its partitions once and in order"
+    seen = {(e["partition"], e["offset"]): e["value"] for e in events("record_data", *members)}
+    assert written.items() <= seen.items()
+    assert len(seen) == sum(map(len, read_by))
+    assert [len(events("partitions_assigned", one)) for one in members] == settled, "the group was rebalanced"
+    assert [event for event in events("offsets_committed", *members) if not event["success"]] == []
+    for one in members:
+        one.stop()
+    assert_no_mistakes(three)
+
+
+def test_a_word_count_over_kills_counts_every_word_once(
+    background, three, clients, create, until, kill_in_turn, tmp_path
+) -> None:
+    """exactly_once_v2 with changelog and repartition topics of three replicas; each node is killed while it counts."""
+    dice = random.Random(4)
+    expected: Counter[str] = Counter()
+    create(INPUT, OUTPUT)
+    config = tmp_path / "streams.properties"
+    config.write_text(
+        f"bootstrap.servers={three.brokers}\nprocessing.guarantee=exactly_once_v2\nstate.dir={tmp_path}/state\n"
+        "replication.factor=3\ncommit.interval.ms=100\nnum.stream.threads=2\nproducer.transaction.timeout.ms=30000\n"
+    )
+    application = background(WORD_COUNT, str(config))
+
+    def counted() -> int:
+        assert application.alive()
+        return count(three, OUTPUT)
+
+    def counted_while_fed() -> int:
+        done = counted()
+        if done > expected.total() - 8 * LINES // 2:  # it always has something to do
+            lines = [dice.choices(WORDS, k=8) for _ in range(LINES)]
+            for line in lines:
+                expected.update(line)
+            rows = [(INPUT, number % PARTITIONS, " ".join(line).encode(), 0) for number, line in enumerate(lines)]
+            clients.load(three.brokers, "lz4", rows)
+        return done
+
+    kill_in_turn(
+        [
+            lambda: coordinator(three, STREAMS_GROUP, GROUP),
+            lambda: in_sync(three.brokers, "__transaction_state")[0][0],
+            lambda: in_sync(three.brokers, OUTPUT)[0][0],
+        ],
+        counted_while_fed, 200, [INPUT, OUTPUT, "__transaction_state", "__consumer_offsets"],
+    )  # fmt: skip
+    until(lambda: counted() >= expected.total())
+    application.stop()
+    written: dict[str, list[int]] = {}
+    for partition in read(three, OUTPUT):
+        for word, number in partition:
+            written.setdefault(word.decode(), []).append(int.from_bytes(number, "big"))
+    assert written == {word: list(range(1, total + 1)) for word, total in expected.items()}
+    print(f"{expected.total():,} words counted once")
     assert_no_mistakes(three)
