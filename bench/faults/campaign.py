@@ -24,7 +24,8 @@ from bench.faults.transactional import Transactional
 from bench.faults.workloads import TIERED, Plain, Workload
 from stratalog.broker.embedded import LoopThread
 from stratalog.broker.local_cluster.cluster import ClusterFault
-from stratalog.client.client import Client
+from stratalog.client.client import BrokerAway, Client
+from stratalog.wire.errors import KafkaError
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["WORKLOADS", "Run", "run"]
@@ -187,8 +188,12 @@ def _stopped(rig: Rig, clients: Mapping[str, Workload], outcome: Run) -> None:
     topics |= {name: 3 for name in _INTERNAL if any(rig.nodes.data(1).glob(f"{name}-*"))}
     places = [TopicPartition(name, number) for name, count in topics.items() for number in range(count)]
     threading.Event().wait(_QUIET_SECONDS)
-    with Client(rig.nodes.bootstrap) as client:
-        marks = {place: row.offset for place, row in client.list_offsets(dict.fromkeys(places, -1)).items()}
+    marks: dict[TopicPartition, int] = {}
+    try:
+        with Client(rig.nodes.bootstrap) as client:
+            marks = {place: row.offset for place, row in client.list_offsets(dict.fromkeys(places, -1)).items()}
+    except (BrokerAway, KafkaError) as error:
+        outcome.violations.append(f"the high watermarks are not known: {error}")
     threading.Event().wait(_QUIET_SECONDS)
     for node_id in rig.nodes.node_ids:
         rig.nodes.note_end(node_id)
