@@ -133,16 +133,19 @@ def test_a_cut_moves_no_mark(tmp_path, heard):
     """
     bench = Bench(str(tmp_path / "t-0"))
     leading(bench, 3)
-    role = bench.partition.follow(LEADER, 9)
-    mark = bench.partition.high_watermark = 1
-    role.take(data(high_watermark=30, diverging=(3, 2)), heard)
-    bench.disk.flush()
-    assert bench.partition.high_watermark == min(mark, bench.partition.log.log_end_offset)
-    end = bench.partition.log.log_end_offset
-    role.take(data(batch(end, epoch=9), high_watermark=30), heard)
+    role = bench.partition.follow(LEADER, 6)
+    role.take(data(batch(3, 2, epoch=6)), heard)
     bench.disk.write()
     bench.disk.flush()
-    assert bench.partition.high_watermark == end + 1
+    role = bench.partition.follow(LEADER, 9)
+    bench.partition.high_watermark = 1
+    role.take(data(high_watermark=30, diverging=(5, 7)), heard)
+    assert heard.told[-1] == ("taken", 3, 4, 0)
+    assert bench.partition.high_watermark == 1
+    role.take(data(batch(3, epoch=9), high_watermark=30), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert bench.partition.high_watermark == 4
 
 
 def test_an_epoch_in_which_a_leader_wrote_nothing_is_given_up(tmp_path, heard):
