@@ -9,7 +9,7 @@ import click
 
 from stratalog.cli.command import broker_options
 from stratalog.cli.output import json_option, note, reports_errors, write_json, write_rows
-from stratalog.client.admin import ConfigSource, TopicConfig, describe_topic_configs
+from stratalog.client.admin import TopicConfig, describe_topic_configs
 from stratalog.client.client import EARLIEST_OFFSET, LATEST_OFFSET, Client, ListedOffset, Partition, Topic
 from stratalog.client.partition_states import Lack, describe_topics, lacking, min_in_sync_replicas
 from stratalog.client.reach import away_sentences, reached_partitions
@@ -90,7 +90,7 @@ def _describe(client: Client, names: Sequence[str], which: str, *, as_json: bool
     starts = client.list_offsets(dict.fromkeys(reached, EARLIEST_OFFSET))
     ends = client.list_offsets(dict.fromkeys(reached, LATEST_OFFSET))
     for one in topics:
-        shown = [config for config in configs[one.name] if which == "all" or config.source != ConfigSource.DEFAULT]
+        shown = [config for config in configs[one.name] if which == "all" or config.is_changed]
         rows = [_row(part) | _offsets(one, part, starts, ends) for part in one.partitions]
         if as_json:
             write_json(_description(one, shown, rows))

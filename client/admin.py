@@ -12,7 +12,11 @@ from stratalog.client.link import check, code_words
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from stratalog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from stratalog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from stratalog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
 from stratalog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -62,6 +66,15 @@ class TopicConfig(NamedTuple):
     name: str
     value: str | None
     source: ConfigSource
+    default: str | None = None
+    """The value without any setting; None where the broker does not tell it."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the topic has it set, or it holds another value than the default by a setting of brokers or the cluster."""
+        if self.source is ConfigSource.TOPIC:
+            return True
+        return self.source is not ConfigSource.DEFAULT and (self.default is None or self.value != self.default)
 
 
 class CreatedTopic(NamedTuple):
@@ -133,13 +146,14 @@ def describe_topic_configs(
         resources=[
             DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=asked)
             for name in names
-        ]
+        ],
+        include_synonyms=True,
     )
     found: dict[str, list[TopicConfig]] = {}
     for answer in client.call(request).results:
         _check(answer.resource_name, answer.error_code, answer.error_message)
         found[answer.resource_name] = [
-            TopicConfig(one.name, one.value, _source(one.config_source)) for one in answer.configs
+            TopicConfig(one.name, one.value, _source(one.config_source), _default(one)) for one in answer.configs
         ]
     return found
 
@@ -152,6 +166,10 @@ def describe_broker_configs(client: Client, node_id: int, names: Sequence[str]) 
     (answer,) = client.call(DescribeConfigsRequest(resources=[resource]), node_id).results
     _check(answer.resource_name, answer.error_code, answer.error_message)
     return {one.name: one.value for one in answer.configs}
+
+
+def _default(config: DescribeConfigsResourceResult) -> str | None:
+    return next((one.value for one in config.synonyms if one.source == ConfigSource.DEFAULT), None)
 
 
 def _source(number: int) -> ConfigSource:

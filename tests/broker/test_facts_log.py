@@ -44,7 +44,10 @@ def test_defaults_with_source_and_synonyms(broker):
     topic, node = broker.link().call(DescribeConfigsRequest(resources=resources, include_synonyms=True), 4).results
     rows = {one.name: one for one in topic.configs}
     assert {name: rows[name].value for name in DEFAULTS} == DEFAULTS
-    assert {rows[name].config_source for name in DEFAULTS} == {5}
+    assert {rows[name].config_source for name in DEFAULTS if name != "min.insync.replicas"} == {5}
+    assert (
+        rows["min.insync.replicas"].config_source == 3
+    )  # a setting of the cluster from its first records on (KIP-966)
     assert rows["segment.bytes"].synonyms[0].name == "log.segment.bytes"
     rows = {one.name: one for one in node.configs}
     assert {name: rows[name].value for name in BROKER_DEFAULTS} == BROKER_DEFAULTS

@@ -137,3 +137,18 @@ def test_partitions_are_added_where_the_broker_likes(scripted, client) -> None:
     with pytest.raises(KafkaError, match=r"topic orders: Topic already has 6 partition\(s\)\.") as caught:
         add_partitions(client, "orders", 6)
     assert caught.value.code is ErrorCode.INVALID_PARTITIONS
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "default", "is_changed"),
+    [
+        (ConfigSource.TOPIC, "1", "1", True),
+        (ConfigSource.CLUSTER, "1", "1", False),
+        (ConfigSource.CLUSTER, "2", "1", True),
+        (ConfigSource.FILE, "2", None, True),
+        (ConfigSource.DEFAULT, "1", "1", False),
+    ],
+)
+def test_a_setting_is_changed_where_it_is_set_at_the_topic_or_has_another_value(source, value, default, is_changed):
+    """The cluster has a setting of ``min.insync.replicas`` from its first records on, mostly the default."""
+    assert TopicConfig("min.insync.replicas", value, source, default).is_changed == is_changed

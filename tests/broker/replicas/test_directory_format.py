@@ -12,6 +12,7 @@ from stratalog.broker.settings.config import load_config
 from stratalog.hot.storage.checkpoint import read_meta_properties
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.formatting.node_format import BOOTSTRAP_SNAPSHOT, FormatOptions, NodeIdentity
+from stratalog.metadata.image.features import BOOTSTRAP_LEVELS
 from stratalog.metadata.quorum.bootstrap import BOOTSTRAP_CHECKPOINT, read_bootstrap
 from stratalog.metadata.quorum.checkpoint import read_checkpoint
 from stratalog.wire.errors import Corrupt, Invalid
@@ -53,7 +54,7 @@ def test_every_directory_is_whole_on_disk(formatted, tmp_path):
     assert one.directory_id != two.directory_id
     files = content(tmp_path)
     assert files[f"d1/{BOOTSTRAP_CHECKPOINT}"] == files[f"deep/d2/{BOOTSTRAP_CHECKPOINT}"]
-    assert len(read_bootstrap(files[f"d1/{BOOTSTRAP_CHECKPOINT}"], "x")) == 3
+    assert len(read_bootstrap(files[f"d1/{BOOTSTRAP_CHECKPOINT}"], "x")) == len(BOOTSTRAP_LEVELS)
     (voter,) = read_checkpoint(files[f"deep/d2/{BOOTSTRAP_SNAPSHOT}"], "x").quorum.voters
     assert voter.voter_directory_id == two.directory_id
     assert f"d1/{BOOTSTRAP_SNAPSHOT}" not in files
