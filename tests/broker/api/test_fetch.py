@@ -240,6 +240,34 @@ def test_unknown_sessions_and_followers_are_refused(broker):
     assert link.call(follower, 18).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize("version", [12, 18])
+def test_a_follower_shows_its_copy_to_those_who_verify_replicas(broker, version):
+    """Replica id -2, as kafka-replica-verification asks: below the high watermark that the follower knows."""
+    topic_id = broker.create("t").topic_id
+    broker.produce("t", b"a")
+    broker.produce("t", b"b")
+    partition = broker.partition("t").partition
+    broker.run(lambda: partition.follow(2, 9))
+
+    def only_the_first_is_committed():
+        partition.high_watermark = 1
+
+    broker.run(only_the_first_is_committed)
+
+    def ask(replica_id, offset=0, epoch=-1):
+        wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=9999, current_leader_epoch=epoch)
+        who = {"replica_id": replica_id, "replica_state": ReplicaState(replica_id=replica_id, replica_epoch=-1)}
+        return parts(broker.link().call(request(topic_id, wanted, **who), version))[0]
+
+    seen = ask(-2)
+    assert (seen.error_code, seen.high_watermark, bases(seen)) == (0, 1, [0])
+    assert bases(ask(-2, offset=1)) == []
+    assert ask(-2, epoch=9).error_code == 0
+    assert ask(-2, epoch=8).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    broker.run(lambda: partition.directory.fail(OSError(errno.EIO, "broken")))
+    assert ask(-2).error_code != 0
+
+
 def test_read_committed_stops_at_open_transactions_and_names_aborted_ones(broker, new_batch):
     """Below the last stable offset only, with the first offsets of the aborted transactions in the range."""
     topic_id = broker.create("t").topic_id
