@@ -202,8 +202,13 @@ def test_a_group_keeps_its_members_over_kills(background, three, create, until, 
         )
         for _ in range(2)
     ]  # fmt: skip
-    until(lambda: sorted(n for one in members if one.alive() for n in owned(one)) == list(range(PARTITIONS)))
-    assert all(owned(one) for one in members)
+
+    def divided() -> bool:
+        """Whether each member has partitions, and together they have all."""
+        shares = [owned(one) for one in members if one.alive()]
+        return all(shares) and sorted(number for share in shares for number in share) == list(range(PARTITIONS))
+
+    until(divided)
     writer = background(
         "VerifiableProducer",
         "--bootstrap-server",
