@@ -190,6 +190,18 @@ def owned(program) -> set[int]:
     return partitions
 
 
+def divided(members) -> bool:
+    """Whether each member has partitions, and together they have all."""
+    shares = [owned(one) for one in members if one.alive()]
+    return all(shares) and sorted(number for share in shares for number in share) == list(range(PARTITIONS))
+
+
+def read_in_order(places: list[tuple[int, int]]) -> bool:
+    """Whether the offsets of each partition begin with 0 and have no gap."""
+    offsets = [[offset for number, offset in places if number == partition] for partition in range(PARTITIONS)]
+    return all(found == list(range(len(found))) for found in offsets)
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_keeps_its_members_over_kills(background, three, create, until, kill_in_turn, protocol) -> None:
     """The producer and both members are Java's: no rebalance, each record is read once, in order, by the member that has its partition."""
@@ -202,13 +214,7 @@ def test_a_group_keeps_its_members_over_kills(background, three, create, until, 
         )
         for _ in range(2)
     ]  # fmt: skip
-
-    def divided() -> bool:
-        """Whether each member has partitions, and together they have all."""
-        shares = [owned(one) for one in members if one.alive()]
-        return all(shares) and sorted(number for share in shares for number in share) == list(range(PARTITIONS))
-
-    until(divided)
+    until(lambda: divided(members))
     writer = background(
         "VerifiableProducer",
         "--bootstrap-server",
@@ -242,12 +248,7 @@ def test_a_group_keeps_its_members_over_kills(background, three, create, until, 
     assert not events("producer_send_error", writer)
     until(lambda: len({(e["partition"], e["offset"]) for e in events("record_data", *members)}) >= len(written))
     read_by = [[(e["partition"], e["offset"]) for e in events("record_data", one)] for one in members]
-    for places in read_by:
-        assert all(
-            [offset for number, offset in places if number == partition]
-            == list(range(sum(number == partition for number, _ in places)))
-            for partition in range(PARTITIONS)
-        ), "a member did not read each record of its partitions once and in order"
+    assert all(map(read_in_order, read_by)), "a member did not read each record of its partitions once and in order"
     seen = {(e["partition"], e["offset"]): e["value"] for e in events("record_data", *members)}
     assert written.items() <= seen.items()
     assert len(seen) == sum(map(len, read_by))
