@@ -243,9 +243,8 @@ def test_a_group_keeps_its_members_over_kills(background, three, create, until, 
         ],
         consumed, 200, [topic, "__consumer_offsets"],
     )  # fmt: skip
-    writer.stop()
+    writer.stop()  # it never tries again: what is on its way to a leader that dies fails, and may be in the log
     written = {(e["partition"], e["offset"]): e["value"] for e in events("producer_send_success", writer)}
-    assert not events("producer_send_error", writer)
     until(lambda: len({(e["partition"], e["offset"]) for e in events("record_data", *members)}) >= len(written))
     read_by = [[(e["partition"], e["offset"]) for e in events("record_data", one)] for one in members]
     assert all(map(read_in_order, read_by)), "a member did not read each record of its partitions once and in order"
