@@ -12,6 +12,7 @@ from stratalog.broker.http.missing_problems import add_missing_metrics, missing_
 from stratalog.broker.http.replica_counts import ReplicaCounter
 from stratalog.broker.http.services import HttpServices
 from stratalog.broker.http.tier_watch import TierWatch, WatchServices
+from stratalog.broker.replicas.partition_table import LedPartitions
 
 if TYPE_CHECKING:
     from stratalog.broker.http.server import HttpServer
@@ -50,7 +51,7 @@ def _http_services(broker: BrokerParts) -> HttpServices:
         image=lambda: broker.image,
         config_rules=broker.config_rules,
         control=broker.control,
-        led=broker.partitions,
+        led=LedPartitions(broker.partitions),
         tiering=broker.tiering,
         mounted=broker.mount,
     )

@@ -20,7 +20,7 @@ from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["PartitionTable"]
+__all__ = ["LedPartitions", "PartitionTable"]
 
 
 class PartitionTable:
@@ -217,3 +217,13 @@ def _check_opened(*, unopened: bool) -> None:
 def _check_writable(view: UnifiedLog | None) -> None:
     if view is not None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{view.topic_partition} is a read-only view of the bucket.")
+
+
+class LedPartitions:
+    """Those of a table that this broker leads in the moment of a look; the others are copies of what other brokers lead."""
+
+    def __init__(self, table: PartitionTable) -> None:
+        self._table = table
+
+    def __iter__(self) -> Iterator[UnifiedLog]:
+        return (one for one in self._table if one.partition.leader is not None)

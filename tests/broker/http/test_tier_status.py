@@ -26,6 +26,13 @@ def test_every_partition_has_its_offsets_and_bytes(broker):
     assert (row["remote_end"], row["remote_bytes"], row["objects"]) == (0, 0, 0)
 
 
+def test_a_copy_of_what_another_broker_leads_is_left_out(broker):
+    """Only the leader knows its archive: the row of a copy said that nothing is in the bucket."""
+    broker.create("a", 2)
+    broker.run(broker.partition("a", 0).partition.resign)
+    assert [row["partition"] for row in get(broker, "?topic=a")["partitions"]] == [1]
+
+
 def test_one_topic_can_be_asked_for(broker):
     """With the bucket it would go to."""
     broker.create("a")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.replicas.partition_table import PartitionTable
+from stratalog.broker.replicas.partition_table import LedPartitions, PartitionTable
 from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -198,3 +198,16 @@ def test_topics_are_chosen_by_one_of_their_partitions(table):
         TopicPartition("w", number) for number in range(3)
     }
     assert len(asked) == 2
+
+
+def test_the_partitions_that_are_led_are_those_of_the_moment():
+    """Each look finds the roles of then."""
+    table = PartitionTable()
+    rows = [led(number=number) for number in (0, 1)]
+    for number, row in enumerate(rows):
+        row.partition = SimpleNamespace(leader=object() if number else None)
+        table.add(row)
+    found = LedPartitions(table)
+    assert list(found) == rows[1:]
+    rows[0].partition.leader, rows[1].partition.leader = object(), None
+    assert list(found) == rows[:1]
