@@ -61,6 +61,7 @@ def restart(
     with parts.tail.stops_if_it_fails(for_good=True):
         _begin_anew(parts, offset, leader_epochs, producers, keep)
         parts.start.offset = offset if log_start_offset is None else log_start_offset
+        parts.epochs.truncate_from_start(parts.start.offset)  # as where the log start has moved: replicas are alike
         if producer_snapshot is not None:
             parts.snapshots.store(offset, producer_snapshot)
         parts.tail.write()

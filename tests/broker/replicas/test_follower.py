@@ -239,6 +239,15 @@ def test_a_log_that_begins_behind_its_archive_has_the_history_there(tmp_path, he
     assert heard.told == [("taken", 81, 6, 1)]
 
 
+def test_epochs_behind_an_archive_begin_no_earlier_than_the_log(tmp_path):
+    """As at the leader, where DeleteRecords has moved the start of the first one. Found by `make sim-replicas SEED=301`."""
+    bench = Bench(str(tmp_path / "t-0"), remote_storage_enable=True)
+    leading(bench, 2)
+    role = bench.partition.follow(LEADER, 6)
+    role.begin_behind(80, (EpochEntry(4, 0), EpochEntry(5, 70)), None, 33)
+    assert bench.partition.log.leader_epochs.entries == (EpochEntry(4, 33), EpochEntry(5, 70))
+
+
 def test_archived_segments_leave_the_disk_and_the_log_start_stays(tmp_path):
     """Whole segments, and none that is not on the disk yet."""
     bench = Bench(str(tmp_path / "t-0"), remote_storage_enable=True)

@@ -15,7 +15,7 @@ def test_a_restart_takes_history_and_log_start_of_the_archive(bench, log):
     snapshot = log.producer_state.to_bytes()
     log.truncate_fully_and_start_at(500, epochs, snapshot, log_start_offset=100)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (100, 500, 500)
-    assert log.leader_epochs.entries == tuple(epochs)
+    assert log.leader_epochs.entries == (EpochEntry(1, 100), EpochEntry(5, 400))
     assert bench.append(log, 2, epoch=6).base_offset == 500
     log.close()
     log = bench.open(LogConfig(remote_storage_enable=True), log_start_offset=100)
