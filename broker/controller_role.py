@@ -84,6 +84,7 @@ class ControllerRole:
                 control=self.control,
                 cluster=self.cluster,
                 clock=clock,
+                dialer=links.dialer(),
                 cluster_id=self.cluster_id,
                 next_offset=lambda: quorum.log_end_offset,
                 session_timeout_ms=settings.session_timeout_ms,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from stratalog.broker.runtime.clock import Clock
 
 if TYPE_CHECKING:
+    from stratalog.broker.peers.dialer import Dialer
     from stratalog.broker.peers.peer_errors import Peer
     from stratalog.broker.peers.peer_link import PeerLink
 
@@ -26,12 +27,17 @@ class LinkMaking:
     clock: Clock
     dice: random.Random
 
+    def dialer(self) -> Dialer:
+        """Connects to other nodes, and asks them nothing."""
+        from stratalog.broker.peers.dialer import TcpDialer  # noqa: PLC0415 - a node of one has no links
+
+        return TcpDialer(self.executor)
+
     def link_to(self, purpose: str) -> Callable[[Peer], PeerLink]:
         """Makes links for one purpose, which other nodes see in the client id."""
-        from stratalog.broker.peers.dialer import TcpDialer  # noqa: PLC0415
         from stratalog.broker.peers.peer_link import PeerLink  # noqa: PLC0415 - a node of one has no links
 
-        dialer = TcpDialer(self.executor)
+        dialer = self.dialer()
 
         def link(peer: Peer) -> PeerLink:
             return PeerLink(

@@ -35,7 +35,7 @@ async def _answer(context: Context, request: BrokerHeartbeatRequest) -> Message:
 
 def handle(context: Context, request: BrokerHeartbeatRequest) -> Pending:
     """Notes the contact; then runs as a task, which waits for the metadata log."""
-    context.broker.sessions.contacted(request.broker_id, request.broker_epoch)
+    context.broker.sessions.contacted(request.broker_id, request.broker_epoch, context.connection)
     return context.run(_answer(context, request))
 
 

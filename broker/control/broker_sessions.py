@@ -1,8 +1,9 @@
 """Drives the sessions of brokers at the active controller: heartbeats, registrations, and the timer that fences.
 
 A contact counts when its heartbeat arrives, not when it has its turn. A controller that becomes active gives every broker
-a full session; one that is not active keeps none and fences none. Decisions are pure, in `broker_heartbeats`. Sources:
-Kafka's ``QuorumController.processBrokerHeartbeat``, ``ControllerApis``; KIP-631.
+a full session; one that is not active keeps none and fences none. A session is over sooner where the broker's process is
+known to have ended: see `broker_probing`. Decisions are pure, in `broker_heartbeats`. Sources: Kafka's
+``QuorumController.processBrokerHeartbeat``, ``ControllerApis``; KIP-631.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from stratalog.broker.control.broker_probing import BrokerProbing, HeartbeatSource, ProbingServices
 from stratalog.broker.control.cluster_index import ClusterIndex
 from stratalog.broker.control.control_plane import ControlPlane
+from stratalog.broker.peers.dialer import Dialer
 from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.broker.runtime.clock import Clock
 from stratalog.metadata.controller.controller import (
@@ -45,12 +48,14 @@ class SessionServices:
     """The parts of a controller that its sessions use; times in milliseconds.
 
     ``next_offset`` gives the offset that the next record of the metadata log gets. A heartbeat that has no turn within
-    ``heartbeat_timeout_ms`` is refused: Kafka's controllers wait for half of broker.heartbeat.interval.ms.
+    ``heartbeat_timeout_ms`` is refused: Kafka's controllers wait for half of broker.heartbeat.interval.ms. ``dialer``
+    connects to listeners of brokers.
     """
 
     control: ControlPlane
     cluster: ClusterIndex
     clock: Clock
+    dialer: Dialer
     cluster_id: str
     next_offset: Callable[[], int]
     session_timeout_ms: int
@@ -63,6 +68,15 @@ class BrokerSessions:
     def __init__(self, services: SessionServices) -> None:
         self._services = services
         self._heartbeats = BrokerHeartbeats(services.session_timeout_ms)
+        self._probing = BrokerProbing(
+            ProbingServices(
+                dialer=services.dialer,
+                clock=services.clock,
+                session_timeout_ms=services.session_timeout_ms,
+                brokers=lambda: self._brokers.values(),  # noqa: PLW0108 - the brokers of the newest image
+                gone=self._gone,
+            )
+        )
         self._epoch: int | None = None
         self._brokers: Mapping[int, BrokerImage] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -87,6 +101,7 @@ class BrokerSessions:
             self._heartbeats.take_over(self._services.control.image, self._now_ms())
             self._checked = self._services.clock.monotonic()
             self._check_later()
+            self._probing.begin()
 
     def follow(self, image: ClusterImage, _delta: ImageDelta | None = None) -> None:
         """The next image: sessions of brokers that are registered no more end."""
@@ -96,7 +111,8 @@ class BrokerSessions:
             self._heartbeats.forgotten(broker_id)
 
     def close(self) -> None:
-        """End the timer, and what it has begun."""
+        """End the timers, and what they have begun."""
+        self._probing.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -114,11 +130,12 @@ class BrokerSessions:
 
     # -- requests of brokers --------------------------------------------------------------------------------------
 
-    def contacted(self, broker_id: int, broker_epoch: int) -> None:
-        """A heartbeat has arrived. Raises `KafkaError` NOT_CONTROLLER where this controller is not active."""
+    def contacted(self, broker_id: int, broker_epoch: int, source: HeartbeatSource) -> None:
+        """A heartbeat has arrived by a connection. Raises `KafkaError` NOT_CONTROLLER where this controller is not active."""
         if self._epoch is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This controller is not the active one.")
-        self._heartbeats.contacted(broker_id, broker_epoch, self._now_ms())
+        if self._heartbeats.contacted(broker_id, broker_epoch, self._now_ms()):
+            self._probing.heard(broker_id, source)
 
     def connection_lost(self, broker_id: int, broker_epoch: int, grace_ms: int) -> None:
         """The connections of a broker broke and none can be made: its session ends after ``grace_ms`` at the latest."""
@@ -155,6 +172,7 @@ class BrokerSessions:
     async def register(self, asked: BrokerRegistration, source: Hashable) -> int:
         """Register a broker; its epoch. Raises `KafkaError` as `registering` does."""
         services = self._services
+        self._end_former_session(asked)
 
         def decide(image: ClusterImage) -> Steps[int]:
             return registering(
@@ -179,6 +197,18 @@ class BrokerSessions:
             self._heartbeats.registered(asked.broker_id, epoch, image.provenance.offset)
         return epoch
 
+    def _end_former_session(self, asked: BrokerRegistration) -> None:
+        """The same directories under another process: the one before, which had locked them, has ended if it is not heard.
+
+        A second broker that has the same id by mistake has directories of its own, and is refused.
+        """
+        present = self._brokers.get(asked.broker_id)
+        if present is None or present.incarnation_id == asked.incarnation_id or self._epoch is None:
+            return
+        is_same = bool(present.directories) and set(present.directories) == set(asked.directories)
+        if is_same and self._probing.is_absent(present.broker_id, present.epoch):
+            self.connection_lost(present.broker_id, present.epoch, 0)
+
     def _say_refused(self, broker_id: int, error: KafkaError) -> None:
         """A line for each reason in a row: a broker asks again, and its answer has a number and no words."""
         if error.code is ErrorCode.NOT_CONTROLLER or self._refused.get(broker_id) == error.code:
@@ -194,13 +224,21 @@ class BrokerSessions:
         seconds = self._services.session_timeout_ms / 1000 / _CHECKS_A_SESSION
         self._timer = asyncio.get_running_loop().call_later(seconds, self._check, seconds)
 
+    def _gone(self, broker_id: int, broker_epoch: int) -> None:
+        self.connection_lost(broker_id, broker_epoch, 0)
+        self._begin_fencing()
+
+    def _begin_fencing(self) -> None:
+        if self._fencing is None or self._fencing.done():
+            self._fencing = asyncio.get_running_loop().create_task(self._fence())
+
     def _check(self, seconds: float) -> None:
         """Fence the brokers that are silent, unless this process itself stood still: then it reads first what came."""
         now = self._services.clock.monotonic()
         stood_still = now - self._checked > 2 * seconds and not self._has_waited
         self._checked, self._has_waited = now, stood_still
-        if not stood_still and (self._fencing is None or self._fencing.done()):
-            self._fencing = asyncio.get_running_loop().create_task(self._fence())
+        if not stood_still:
+            self._begin_fencing()
         self._check_later()
 
     async def _fence(self) -> None:
@@ -212,7 +250,9 @@ class BrokerSessions:
         try:
             while fenced := await services.control.execute(decide, source=self):
                 names = ", ".join(map(str, fenced))
-                log.warning("brokers %s are fenced: no heartbeat for %d ms", names, services.session_timeout_ms)
+                log.warning(
+                    "brokers %s are fenced: their sessions of %d ms are over", names, services.session_timeout_ms
+                )
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 log.error("silent brokers could not be fenced; it is tried again: %s", error)

@@ -121,11 +121,16 @@ class BrokerHeartbeats:
         """A broker is no longer registered."""
         self._sessions.pop(broker_id, None)
 
-    def contacted(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
-        """A heartbeat has arrived, though it may wait for its turn. One of another incarnation counts for nothing."""
+    def contacted(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
+        """A heartbeat has arrived, though it may wait for its turn. One of another incarnation counts for nothing.
+
+        Whether it is one of the incarnation that has the session.
+        """
         session = self._sessions.get(broker_id)
-        if session is not None and session.broker_epoch == broker_epoch:
-            session.contact_ms = now_ms
+        if session is None or session.broker_epoch != broker_epoch:
+            return False
+        session.contact_ms = now_ms
+        return True
 
     def connection_lost(self, broker_id: int, broker_epoch: int, now_ms: int, grace_ms: int) -> None:
         """A broker's connections broke and none can be made: its session ends after ``grace_ms`` at the latest.

@@ -13,6 +13,7 @@ from stratalog.metadata.controller.alter_partition import Member, Proposal, Prop
 from stratalog.metadata.controller.assign_replicas import Placed, assigning_replicas_to_directories
 from stratalog.metadata.controller.broker_changes import forgetting_broker
 from stratalog.metadata.controller.broker_heartbeats import BrokerHeartbeats, Heartbeat
+from stratalog.metadata.controller.broker_probes import BrokerProbes, Gone, Look, Probe, Probed
 from stratalog.metadata.controller.broker_registration import (
     BrokerRegistration,
     ControllerRegistration,
@@ -70,6 +71,7 @@ from stratalog.metadata.image.decision import Decision, Failure
 
 __all__ = [
     "BrokerHeartbeats",
+    "BrokerProbes",
     "BrokerRegistration",
     "BrokerStart",
     "ClusterView",
@@ -83,13 +85,17 @@ __all__ = [
     "ElectionType",
     "Failure",
     "FeatureUpdate",
+    "Gone",
     "Heartbeat",
     "HeartbeatAnswer",
+    "Look",
     "Member",
     "Move",
     "NewPartitions",
     "NewTopic",
     "Placed",
+    "Probe",
+    "Probed",
     "ProducerIdBlock",
     "Proposal",
     "ProposalAnswer",

@@ -1,6 +1,7 @@
 """The active controller of brokers that are not there: its log is a list, and its time is virtual."""
 
 import asyncio
+import collections
 import itertools
 import random
 from types import SimpleNamespace
@@ -72,6 +73,22 @@ class Client:
     """A connection without quotas."""
 
     quota = None
+    closed = False
+
+
+class MemoryDialer:
+    """Hosts that accept connections. ``refusing`` and ``silent`` are ports at which they do not; ``dialed`` those tried."""
+
+    def __init__(self):
+        self.refusing, self.silent, self.dialed = set(), set(), []
+
+    async def dial(self, new_protocol, host, port, number):
+        self.dialed.append(port)
+        if port in self.silent:
+            await asyncio.sleep(3600)
+        if port in self.refusing:
+            raise ConnectionRefusedError(f"{host}:{port}")
+        return SimpleNamespace(abort=new_protocol)
 
 
 class MemoryController:
@@ -87,11 +104,15 @@ class MemoryController:
         self.static = static or {}
         self.cluster = ClusterIndex(self._resolver)
         self.control = ControlPlane(self.log)
+        self.dialer = MemoryDialer()
+        self.sources = collections.defaultdict(Client)
+        """The connections of brokers."""
         self.sessions = BrokerSessions(
             SessionServices(
                 control=self.control,
                 cluster=self.cluster,
                 clock=self.clock,
+                dialer=self.dialer,
                 cluster_id=CLUSTER_ID,
                 next_offset=lambda: len(self.log.records),
                 session_timeout_ms=SESSION_MS,
@@ -190,7 +211,7 @@ class MemoryController:
         """A heartbeat of the present incarnation, whose image holds everything, as it arrives; a coroutine."""
         values = {"broker_epoch": self.epoch(broker_id), "metadata_offset": len(self.log.records) - 1, **fields}
         beat = Heartbeat(broker_id=broker_id, **values)
-        self.sessions.contacted(broker_id, beat.broker_epoch)
+        self.sessions.contacted(broker_id, beat.broker_epoch, self.sources[broker_id])
         return self.sessions.heartbeat(beat, source=broker_id)
 
     def beat(self, broker_id, **fields):

@@ -224,7 +224,7 @@ def test_fencing_that_fails_is_logged_and_tried_again(one, caplog):
         one.log.error = None
         one.pass_ms(2 * CHECK_MS)
     assert one.active() == []
-    assert "brokers 1, 2 are fenced: no heartbeat for 9000 ms" in caplog.text
+    assert "brokers 1, 2 are fenced: their sessions of 9000 ms are over" in caplog.text
 
 
 def test_a_broker_that_is_unregistered_has_no_session(one):
