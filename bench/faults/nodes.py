@@ -77,7 +77,7 @@ class FaultyNodes(LocalCluster):
                 if self._runs[node_id].child.wait(_AWAY_SECONDS) is None:
                     raise ClusterFault(f"node {node_id} was killed and has not ended")
                 self._ends_meant.add(id(self._runs[node_id]))
-                self._runs[node_id].code = -signal.SIGKILL
+                self._ended(self._runs[node_id], -signal.SIGKILL)
 
     def stop_in_order(self, node_id: int) -> None:
         """End a node by SIGTERM. Raises `ClusterFault` if it does not, or not well."""

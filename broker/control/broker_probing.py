@@ -58,6 +58,8 @@ class BrokerProbing:
         self._sources: dict[int, HeartbeatSource] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
+        self._said: dict[int, int] = {}
+        """The last epoch of each broker that was said to be gone."""
 
     def begin(self) -> None:
         """Begin as the active controller."""
@@ -104,7 +106,9 @@ class BrokerProbing:
                     self._running.add(task)
                     task.add_done_callback(self._running.discard)
                 case Gone(broker_id, broker_epoch):
-                    log.warning("broker %d is gone: its host refuses connections", broker_id)
+                    if self._said.get(broker_id) != broker_epoch:
+                        self._said[broker_id] = broker_epoch
+                        log.warning("broker %d is gone: its host refuses connections", broker_id)
                     self._services.gone(broker_id, broker_epoch)
 
     async def _probe(self, probe: Probe) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -144,6 +145,7 @@ class LocalCluster:
         for node_id in node_ids or set(self.node_ids) - set(self.running):
             if node_id in self.running:
                 raise ClusterFault(f"node {node_id} runs already")
+            self._loop.run(partial(self._proxies.let_in, node_id))
             path = next(node.properties_path for node in self._layout.nodes if node.node_id == node_id)
             self._runs[node_id] = _Run(node_id, self._command(path), self._environment, self._log_path(node_id))
 
@@ -154,7 +156,7 @@ class LocalCluster:
         code = run.child.wait(seconds)
         if code is None:
             raise run.fault(f"has not stopped within {seconds:g} s")
-        run.code = code
+        self._ended(run, code)
         if code:
             raise run.fault(f"ended with {code} when it was stopped")
 
@@ -165,7 +167,7 @@ class LocalCluster:
         code = run.child.wait(STOP_SECONDS)
         if code is None:
             raise run.fault("was killed and has not ended")
-        run.code = code
+        self._ended(run, code)
 
     def partition(self, one: int, other: int, *, one_way: bool = False) -> None:
         """Cut the link between two nodes, until `heal`; each still reaches the others, and clients reach both.
@@ -226,6 +228,10 @@ class LocalCluster:
         except (BrokerAway, KafkaError):
             return -1, -1
         return (found.leader_epoch, found.leader_id) if found.leader_id >= 0 else (-1, -1)
+
+    def _ended(self, run: _Run, code: int) -> None:
+        run.code = code
+        self._loop.run(partial(self._proxies.refuse, run.node_id))
 
     def _running(self, node_id: int) -> _Run:
         run = self._runs.get(node_id)

@@ -33,7 +33,7 @@ class LinkProxies:
         self._node_of = node_of
         self._whole: dict[tuple[int, int], asyncio.Event] = {}
         """By the node that sends and the one that receives: set while bytes pass."""
-        self._servers: list[asyncio.Server] = []
+        self._doors: dict[int, list[_Door]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, node_id: int, port: int) -> int:
@@ -45,9 +45,20 @@ class LinkProxies:
             task.add_done_callback(self._tasks.discard)
             task.add_done_callback(lambda _: writer.transport.abort())
 
-        server = await asyncio.start_server(accepted, HOST, 0)
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        door = _Door(accepted)
+        await door.open()
+        self._doors.setdefault(node_id, []).append(door)
+        return door.port
+
+    async def let_in(self, node_id: int) -> None:
+        """Accept connections to a node, whose process begins."""
+        for door in self._doors.get(node_id, ()):
+            await door.open()
+
+    async def refuse(self, node_id: int) -> None:
+        """Refuse connections to a node, whose process has ended, as its host would."""
+        for door in self._doors.get(node_id, ()):
+            door.shut()
 
     async def cut(self, one: int, other: int, *, one_way: bool = False) -> None:
         """From now on nothing passes between the two nodes; with ``one_way`` nothing from the first to the second."""
@@ -65,13 +76,14 @@ class LinkProxies:
 
     async def close(self) -> None:
         """End all connections, and listen no more."""
-        for server in self._servers:
-            server.close()
+        doors = [door for each in self._doors.values() for door in each]
+        for door in doors:
+            door.shut()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for server in self._servers:
-            await server.wait_closed()
+        for door in doors:
+            door.give_up()
 
     def _way(self, sender: int, receiver: int) -> asyncio.Event:
         way = sender, receiver
@@ -111,6 +123,44 @@ class LinkProxies:
             await to_client.wait()
         finally:
             to_writer.transport.abort()
+
+
+class _Door:
+    """The listening socket of one proxy. The port stays its own while it refuses."""
+
+    def __init__(self, accepted: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]) -> None:
+        self._accepted = accepted
+        self._holder = _bound(0)  # bound and not listening: the kernel refuses
+        self._server: asyncio.Server | None = None
+        self.port = int(self._holder.getsockname()[1])
+
+    async def open(self) -> None:
+        """Listen."""
+        if self._server is None:
+            self._server = await asyncio.start_server(self._accepted, sock=_bound(self.port))
+
+    def shut(self) -> None:
+        """Refuse; connections that are open stay."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def give_up(self) -> None:
+        """Leave the port to others."""
+        self.shut()
+        self._holder.close()
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket at a port that several sockets may share; 0: a free one."""
+    bound = socket.socket()
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind((HOST, port))
+    except BaseException:
+        bound.close()
+        raise
+    return bound
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, whole: asyncio.Event) -> None:

@@ -140,3 +140,17 @@ async def test_a_node_that_is_away_ends_the_connection(link):
     reader, _ = await link.connect()
     with suppress(ConnectionError):
         assert await asyncio.wait_for(reader.read(), 10) == b""
+
+
+async def test_a_node_that_has_ended_is_refused_at_its_port_until_it_begins_again(link):
+    """As by a host whose process is gone; the proxy keeps the port."""
+    _, before = await link.connect()
+    await link.proxies.refuse(2)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", link.port)
+    await link.proxies.let_in(2)
+    await link.proxies.let_in(2)
+    reader, writer = await link.connect()
+    writer.write(b"again\n")
+    assert await asyncio.wait_for(reader.readline(), 5) == b"again\n"
+    assert not before.is_closing()
