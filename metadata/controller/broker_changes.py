@@ -9,6 +9,7 @@ in a directory that is offline leave the eligible ones, too, and a fenced broker
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
+from dataclasses import fields
 from typing import Final
 
 from stratalog.metadata.controller.cluster_view import ClusterView, Held
@@ -225,8 +226,10 @@ def _change(held: Held, target: PartitionTarget, rules: PartitionRules) -> list[
     record = partition_change(held.topic.topic_id, held.number, held.state, target, rules)
     if record is None:
         return []
-    # Tens of thousands wait for their commit when a broker goes away, and each is made of numbers.
+    # Tens of thousands wait for their commit when a broker goes away, and each is made of numbers and lists of numbers.
+    for one in fields(record):
+        value = getattr(record, one.name)
+        if isinstance(value, list):
+            leave_out_of_collections(value)
     leave_out_of_collections(record)
-    if record.isr is not None:
-        leave_out_of_collections(record.isr)
     return [record]

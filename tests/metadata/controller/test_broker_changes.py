@@ -1,5 +1,7 @@
 """Brokers that are fenced, stop, go for good or lose a directory."""
 
+import gc
+
 import pytest
 
 from stratalog.metadata.controller.assign_replicas import Placed, assign_replicas_to_directories
@@ -8,7 +10,7 @@ from stratalog.metadata.image.decision import batches
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.records.metadata import BrokerRegistrationChangeRecord, FeatureLevelRecord
+from stratalog.wire.records.metadata import BrokerRegistrationChangeRecord, FeatureLevelRecord, PartitionChangeRecord
 
 A, B, C = (bytes([letter]) * 16 for letter in b"ABC")
 
@@ -27,6 +29,21 @@ def test_a_fenced_broker_gives_up_what_it_led_and_its_record_is_the_last(world):
     with pytest.raises(KafkaError) as caught:
         fence_brokers(one.view, (9,))
     assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+@pytest.mark.parametrize("elr", [False, True])
+def test_no_collection_of_garbage_looks_at_the_changes_of_partitions(world, elr):
+    """Tens of thousands, with their lists, wait for the commit when a broker of many partitions goes or comes."""
+    one = world(elr=elr, minimum=2)
+    one.start(1, 2)
+    one.topic("t", (1, 2), (1,))
+    decision = fence_brokers(one.view, (1,))
+    one.write(decision.records)
+    records = [*decision.records, *unfence_broker(one.view, one.image.brokers.brokers[1]).records]
+    records = [record for record in records if isinstance(record, PartitionChangeRecord)]
+    assert len(records) == 3
+    seen = [record for record in records if gc.is_tracked(record) or any(map(gc.is_tracked, gc.get_referents(record)[:-1]))]
+    assert seen == []
 
 
 @pytest.mark.parametrize("elr", [False, True])
