@@ -29,11 +29,31 @@ def test_a_lost_and_another_record_are_faults():
     assert list(acknowledged_faults(told(b"0:0"), {}, starts={0: 1})) == []
 
 
+def test_a_record_that_was_acknowledged_without_an_offset_is_somewhere():
+    """A broker that has a batch already may not know its offset any more."""
+    one = told(b"0:0")
+    one.note(0, None, b"0:1")
+    assert list(acknowledged_faults(one, found(b"0:0", b"0:2", b"0:1"))) == []
+    (lost,) = acknowledged_faults(one, found(b"0:0"))
+    assert "1 acknowledged records are not there; they had no offset, the first was b'0:1'" in lost
+    assert list(acknowledged_faults(one, {}, starts={0: 1})) == []
+
+
 def test_two_records_at_one_offset_are_a_fault():
     """Two leaders of one epoch would acknowledge so."""
     one = told(b"0:0")
     one.note(0, 0, b"0:1")
-    assert "offset 0 was acknowledged for b'0:0' and b'0:1'" in one.oddities[0]
+    one.note(0, 0, b"0:2")
+    (twice,) = acknowledged_faults(one, found(b"0:0"))
+    assert "2 offsets were acknowledged twice; the first: offset 0 was acknowledged for b'0:0' and b'0:1'" in twice
+
+
+def test_a_lost_record_stays_lost_when_its_offset_was_given_away():
+    """All copies lost it, and the log went on from there."""
+    one = told(b"0:0")
+    one.note(0, 0, b"0:1")
+    _, lost = acknowledged_faults(one, found(b"0:1"))
+    assert "1 of 1 acknowledged records are not there" in lost
 
 
 def test_a_record_that_comes_twice_or_too_early_is_a_fault():

@@ -42,7 +42,9 @@ def test_no_collection_of_garbage_looks_at_the_changes_of_partitions(world, elr)
     records = [*decision.records, *unfence_broker(one.view, one.image.brokers.brokers[1]).records]
     records = [record for record in records if isinstance(record, PartitionChangeRecord)]
     assert len(records) == 3
-    seen = [record for record in records if gc.is_tracked(record) or any(map(gc.is_tracked, gc.get_referents(record)[:-1]))]
+    seen = [
+        record for record in records if gc.is_tracked(record) or any(map(gc.is_tracked, gc.get_referents(record)[:-1]))
+    ]
     assert seen == []
 
 
