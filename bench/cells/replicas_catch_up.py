@@ -5,6 +5,7 @@ Both come back while a producer sends 200 records a second to another topic of t
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -28,6 +29,7 @@ _MESSAGES: Final = 1_000_000
 _MESSAGE_BYTES: Final = 1024
 _QUIET_SECONDS: Final = 5.0
 _ARCHIVED_SECONDS: Final = 120.0
+_PIECES_A_SYNC: Final = 8
 _LOCAL_BYTES: Final = 8 << 20
 _LOCAL_START: Final = -4
 _ARCHIVED_SHARE: Final = 0.97
@@ -39,6 +41,11 @@ _SESSION: Final = {
 }
 
 _RATE = Line("replicas-catch-up", "rate of a follower 1 GB behind / hot read of librdkafka", Bound(">=", 0.8))
+_DISK = Line(
+    "replicas-catch-up-disk",
+    "the same / a plain file of as many bytes, synced every 8 MiB, beside it",
+    Bound(">=", 0.8),
+)
 _P99 = Line("replicas-catch-up-p99", "produce p99 meanwhile / quiet", Bound("<=", 2.0))
 _BYTES = Line("replicas-wiped-bytes", "MB from peers, partition of 1 GB, 97 % archived", Bound("<=", 150.0))
 _TIME = Line("replicas-wiped-time", "time until in sync / that of fetching all", Bound("<=", 0.1))
@@ -103,19 +110,36 @@ def _catch_up_at(folder: Path) -> list[Outcome]:
             quiet_until = time.monotonic()
             begun, ended = away.back()
         before, during = producer.p99_ms(quiet_since, quiet_until), producer.p99_ms(begun, ended)
+        disk = _disk_rate(folder)
     took = ended - begun
     rate = _MESSAGES / took
     megabytes = rate * _MESSAGE_BYTES / 1e6
     print(
         f"  in sync after {took:.2f} s ({megabytes:.0f} MB/s), hot read {hot * _MESSAGE_BYTES / 1e6:.0f} MB/s, "
+        f"disk {disk / 1e6:.0f} MB/s, "
         f"p99 {before:.1f} ms quiet, {during:.1f} ms meanwhile",
         file=sys.stderr,
         flush=True,
     )
     return [
         _RATE.outcome(rate / hot, megabytes_per_second=megabytes),
+        _DISK.outcome(megabytes * 1e6 / disk, disk_megabytes_per_second=disk / 1e6),
         _P99.outcome(during / before, quiet_ms=before, meanwhile_ms=during),
     ]
+
+
+def _disk_rate(folder: Path) -> float:
+    """Bytes a second of a plain file of as many bytes, on the same disk, synced as often as a follower has a chunk."""
+    path, piece = folder / "limit", os.urandom(1 << 20)
+    begun = time.monotonic()
+    with path.open("wb", buffering=0) as file:
+        for number in range(1, _MESSAGES * _MESSAGE_BYTES // len(piece) + 1):
+            file.write(piece)
+            if number % _PIECES_A_SYNC == 0:
+                os.fdatasync(file.fileno())
+        os.fdatasync(file.fileno())
+    path.unlink()
+    return _MESSAGES * _MESSAGE_BYTES / (time.monotonic() - begun)
 
 
 def _named_by(away: _Away, count: int) -> list[str]:
@@ -178,6 +202,6 @@ def _in_folder(settings: Settings, measure: Callable[[Path], list[Outcome]]) -> 
 
 
 CELLS = (
-    Cell("replicas-catch-up", (_RATE, _P99), lambda settings: _in_folder(settings, _catch_up_at)),
+    Cell("replicas-catch-up", (_RATE, _DISK, _P99), lambda settings: _in_folder(settings, _catch_up_at)),
     Cell("replicas-wiped", (_BYTES, _TIME), lambda settings: _in_folder(settings, _wiped_at)),
 )
