@@ -18,17 +18,26 @@ _GRACE_MS = 3_600_000
 """Objects without a name in a manifest are left by uploads that lost their claim; they may wait so long."""
 
 
-def archive_faults(bucket_url: str) -> Iterator[str]:
-    """Everything in which the bucket is not what its manifests say; every byte is read."""
+def archive_faults(bucket_url: str, endpoint: str | None = None) -> Iterator[str]:
+    """Everything in which the bucket is not what its manifests say; every byte is read. ``endpoint`` is that of S3."""
     options = VerifyOptions(time.time_ns() // 1_000_000, _GRACE_MS, deep=True)
-    for report in verify_bucket(open_store(bucket_url), options):
+    reach = {} if endpoint is None else {"endpoint_url": endpoint, "region": "us-east-1"}
+    for report in verify_bucket(open_store(bucket_url, **reach), options):
         yield from (f"archive: {anomaly}" for anomaly in report.anomalies)
 
 
-def archived_records(bucket_url: str, topic: str, read: Mapping[int, Sequence[Found]]) -> tuple[int, list[str]]:
+def archived_records(
+    bucket_url: str, topic: str, read: Mapping[int, Sequence[Found]], endpoint: str | None = None
+) -> tuple[int, list[str]]:
     """How many records of a topic are archived, and those that are others than a consumer read."""
+    options = {} if endpoint is None else {"s3_endpoint": endpoint, "s3_region": "us-east-1"}
     try:
-        rows = stratalog.open(bucket_url).topic(topic).to_arrow(columns=["partition", "offset", "value"]).to_pylist()
+        rows = (
+            stratalog.open(bucket_url, **options)
+            .topic(topic)
+            .to_arrow(columns=["partition", "offset", "value"])
+            .to_pylist()
+        )
     except Unknown:  # no segment has been uploaded yet
         return 0, []
     there = {(partition, one.offset): one.value for partition, records in read.items() for one in records}

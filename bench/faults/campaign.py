@@ -14,9 +14,10 @@ from confluent_kafka import KafkaException
 
 from bench.faults.archives import archive_faults, archived_records
 from bench.faults.cleaned import COMPACTED, Cleaned
-from bench.faults.faults import DAMAGING, disturb
+from bench.faults.faults import BUCKET, DAMAGING, disturb
 from bench.faults.grouped import Grouped
 from bench.faults.nodes import FaultyNodes
+from bench.faults.object_store import FaultyBucket
 from bench.faults.reading import Unread, read_topic
 from bench.faults.replica_files import compacted_faults, dump_faults, equal_faults, read_replica
 from bench.faults.rig import Rig
@@ -87,8 +88,10 @@ def run(
     outcome = Run(faults, seed, seconds, cells={name: Cell() for name in workloads})
     dice = random.Random(f"{seed} {faults}")
     loop = LoopThread()
+    bucket = FaultyBucket(folder) if BUCKET in faults.split("+") else None
+    settings = settings if bucket is None else {**settings, **bucket.settings}
     nodes = FaultyNodes(folder, loop, count=count, settings=settings)
-    rig = Rig(nodes, say=say)
+    rig = Rig(nodes, say=say, bucket=bucket)
     try:
         nodes.start()
         nodes.wait_ready()
@@ -105,6 +108,8 @@ def run(
             nodes.signal(node_id, signal.SIGCONT)
         nodes.discard()
         loop.close()
+        if bucket is not None:
+            bucket.close()
     outcome.counts = dict(rig.counts)
     return outcome
 
@@ -170,15 +175,18 @@ def _read(rig: Rig, clients: Mapping[str, Workload], outcome: Run) -> None:
 
 
 def _archived(rig: Rig, outcome: Run) -> None:
-    bucket = f"file://{rig.nodes.directory}/bucket"
+    url, endpoint = f"file://{rig.nodes.directory}/bucket", None
+    if rig.bucket is not None:
+        url, endpoint = rig.bucket.url, rig.bucket.endpoint
     try:
         read, _, _ = read_topic(rig.nodes.bootstrap, "tiered", 3)
     except Unread as error:
         outcome.cells["tiered"].violations.append(str(error))
         return
-    count, faults = archived_records(bucket, "tiered", read)
+    count, faults = archived_records(url, "tiered", read, endpoint)
     rig.counts["records archived"] += count
-    outcome.cells["tiered"].violations += [*faults, *archive_faults(bucket)]
+    rig.counts["refused claims"] += rig.nodes.sum_of("stratalog_tier_refused_claims_total")
+    outcome.cells["tiered"].violations += [*faults, *archive_faults(url, endpoint)]
 
 
 def _stopped(rig: Rig, clients: Mapping[str, Workload], outcome: Run) -> None:

@@ -7,17 +7,23 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from confluent_kafka import KafkaException
+
 from bench.faults.rig import Rig
 from bench.faults.seam import DiskMode
 from stratalog.broker.local_cluster.cluster import ClusterFault
+from stratalog.client.client import BrokerAway
+from stratalog.wire.errors import KafkaError
 
-__all__ = ["DAMAGING", "FAULTS", "disturb"]
+__all__ = ["BUCKET", "DAMAGING", "FAULTS", "disturb"]
 
 Fault = Callable[[Rig, random.Random], bool]
 """Whether it happened."""
 
 DAMAGING: Final = frozenset({"flip"})
 """Faults after which one replica may keep damage that no read has met."""
+BUCKET: Final = "bucket"
+"""The fault that needs a store of objects."""
 _CLOCK_MS: Final = 300_000
 
 
@@ -156,6 +162,28 @@ def _clock(rig: Rig, dice: random.Random) -> bool:
     return bool(nodes)
 
 
+def _move(rig: Rig, dice: random.Random) -> bool:
+    """The leaders of some partitions are moved to another replica, which stays the preferred one."""
+    topic = dice.choice([name for name in ("plain", "tiered", "tiered", "transfers") if name in rig.topics()] or [""])
+    try:
+        moved = rig.move_leaders(topic, dice) if topic else 0
+    except (BrokerAway, KafkaError, KafkaException) as error:
+        rig.say(f"  not moved: {error}")
+        return False
+    rig.counts["leaders moved"] += moved
+    return moved > 0
+
+
+def _bucket(rig: Rig, dice: random.Random) -> bool:
+    """The store refuses, resets, is slow, or loses its answers for a while."""
+    if rig.bucket is None:
+        raise RuntimeError("the run has no store that can misbehave")
+    rig.bucket.spoil(dice)
+    rig.wait(dice.choice([dice.uniform(1, 4), dice.uniform(4, 12)]))
+    rig.bucket.mend()
+    return True
+
+
 FAULTS: Final[Mapping[str, Fault]] = {
     "kill": _kill,
     "stop": _stop,
@@ -172,6 +200,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "flip": _flip,
     "wipe": _wipe,
     "clock": _clock,
+    "move": _move,
+    BUCKET: _bucket,
 }
 """By the name that ``FAULTS=`` takes; two of them with ``+`` between go on at a time."""
 

@@ -9,12 +9,14 @@ import signal
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from bench.faults.seam import DiskMode, SeamPage, cut_power, seam_path
 from stratalog.broker.local_cluster.cluster import ClusterFault, LocalCluster, Loop
+from stratalog.broker.local_cluster.node_files import HOST
 
 __all__ = ["SETTINGS", "FaultyNodes"]
 
@@ -112,6 +114,15 @@ class FaultyNodes(LocalCluster):
         """Whether a node serves in time."""
         run = self._runs[node_id]
         return run.news.wait(seconds) and run.is_ready and run.code is None
+
+    def sum_of(self, metric: str) -> int:
+        """The sum of a counter over the nodes that run, since they started."""
+        total = 0.0
+        for node_id in self.running:
+            with urllib.request.urlopen(f"http://{HOST}:{self._ports[node_id].http}/metrics", timeout=10) as answer:
+                lines = answer.read().decode().splitlines()
+            total += sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(metric))
+        return int(total)
 
     def wipe(self, node_id: int) -> None:
         """Remove all partitions of a node that does not run.

@@ -13,17 +13,24 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from bench.faults.nodes import FaultyNodes
+from bench.faults.object_store import FaultyBucket
+from stratalog.client.client import Client
+from stratalog.client.reassignments import elect_preferred_leaders, reassign
+from stratalog.wire.topic import TopicPartition
 
 __all__ = ["Rig"]
 
 _ASK_SECONDS = 5.0
+_MOVE_SECONDS = 10.0
 
 
 class Rig:
     """One run. Faults take nodes from it and give them back, so that no two faults meet on one node."""
 
-    def __init__(self, nodes: FaultyNodes, *, say: Callable[[str], None]) -> None:
+    def __init__(self, nodes: FaultyNodes, *, say: Callable[[str], None], bucket: FaultyBucket | None = None) -> None:
         self.nodes = nodes
+        self.bucket = bucket
+        """The store of a run whose faults need one; otherwise the bucket is a directory."""
         self.over = threading.Event()
         """Set when no more faults are to come."""
         self.counts: Counter[str] = Counter()
@@ -95,3 +102,24 @@ class Rig:
         except KafkaException:
             return None
         return None if found is None or found.leader < 0 else int(found.leader)
+
+    def topics(self) -> set[str]:
+        """The topics that the cluster has; none if no broker answers."""
+        try:
+            return set(self._admin.list_topics(timeout=_ASK_SECONDS).topics)
+        except KafkaException:
+            return set()
+
+    def move_leaders(self, topic: str, dice: random.Random) -> int:
+        """Let another replica of each partition of ``topic`` be the preferred one, and lead; how many leaders have changed.
+
+        Raises `BrokerAway`, `KafkaError`.
+        """
+        targets: dict[TopicPartition, list[int]] = {}
+        for number, one in self._admin.list_topics(topic, timeout=_ASK_SECONDS).topics[topic].partitions.items():
+            others = [replica for replica in one.replicas if replica != one.leader]
+            dice.shuffle(others)
+            targets[TopicPartition(topic, number)] = [*others, *(one.replicas if one.leader < 0 else [one.leader])]
+        with Client(self.nodes.bootstrap, _MOVE_SECONDS) as client:
+            refused = reassign(client, targets)
+            return elect_preferred_leaders(client, [place for place in targets if place not in refused])

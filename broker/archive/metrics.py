@@ -16,8 +16,9 @@ def add_tier_metrics(
     *,
     border_reads: Callable[[], int],
     merged_objects: Callable[[], int],
+    refused_claims: Callable[[], int],
 ) -> None:
-    """Requests to the bucket by operation, readers at the border, objects that were merged."""
+    """Requests to the bucket by operation, readers at the border, objects that were merged, claims that were refused."""
     metrics.add_counter(
         "stratalog_tier_requests",
         "Requests to the bucket, by operation.",
@@ -37,4 +38,9 @@ def add_tier_metrics(
         "stratalog_tier_merged_objects",
         "Small objects in the bucket that were replaced by larger ones.",
         lambda: [({}, merged_objects())],
+    )
+    metrics.add_counter(
+        "stratalog_tier_refused_claims",
+        "Requests of this broker that an archive refused, because a later leader owns it.",
+        lambda: [({}, refused_claims())],
     )

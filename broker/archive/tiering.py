@@ -118,7 +118,7 @@ class Tiering:
         self.projections = Projections(self.submit, directories.cluster_id, incarnation, topic_written)
         self._moved: list[UnifiedLog] = []
         self._requests: Counter[str] = Counter()
-        self._border_reads = 0
+        self._border_reads = self._refused_claims = 0
         self._merging = Merging(
             lambda: self.config,
             cluster_id=directories.cluster_id,
@@ -131,6 +131,7 @@ class Tiering:
             self._requests,
             border_reads=lambda: self._border_reads + sum(one.border_reads for one in self._remotes.values()),
             merged_objects=lambda: self._merging.merged_objects,
+            refused_claims=lambda: self._refused_claims,
         )
         add_problem_metrics(metrics, self._archives.values(), lambda: self.bucket_state)
 
@@ -202,6 +203,7 @@ class Tiering:
                 return
             self.health.note(executed.report, self._clock.wall_ms(), asked_ms=asked_ms)
             self._requests.update(executed.requests)
+            self._refused_claims += isinstance(executed.report, commands.FencedReport)
             if topic is not None and isinstance(command, _READS):
                 topic.remote_fetch_requests += 1
                 topic.remote_fetch_bytes += executed.received_bytes

@@ -1,7 +1,7 @@
 """Drives the cleaner of compacted topics: picks the next log, commands the worker, swaps in the new segments.
 
 The worker (a ``cpu`` worker of its own, so that batches which wait for deep work are not held up) reads old segments
-and writes new ones; it ends when there is nothing to clean. Everything that counts happens here, on the event loop:
+and writes new ones; it ends when there has been nothing to clean for a while. Everything that counts happens here, on the event loop:
 readers see old segments or the new one, and a partition that is deleted meanwhile is left alone. A log that cannot be
 read as it stands is marked, logged, and skipped until the next start. Source: Kafka's ``LogCleaner``,
 ``LogCleanerManager``.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
+from stratalog.broker.replicas.cleaner_process import CleanerProcess
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
@@ -25,7 +26,6 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.workers.cleaner_worker import BeginCleaning, CleanGroup, EndCleaning
-from stratalog.broker.workers.main import Start
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.broker.workers.watch import WorkerState
 from stratalog.broker.workers.workers import Workers
@@ -40,7 +40,6 @@ __all__ = ["CleanerServices", "Compaction"]
 PAUSE_SECONDS_MIN: Final = 0.05
 """Shortest time between two looks, even if ``log.cleaner.backoff.ms`` is shorter."""
 
-_NICENESS: Final = 15
 _DESCRIPTOR_WAIT_SECONDS: Final = 0.1
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -76,12 +75,11 @@ class Compaction:
         self._services = services
         self._spawner = spawner_of(asyncio.get_running_loop())
         self._threads = self._spawner.threads(1, "compaction")
-        self._workers: Workers | None = None
+        self.process = CleanerProcess(self._spawner)
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._uncleanable: dict[UnifiedLog, str] = {}
         self._sessions = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._ending: asyncio.Task[None] | None = None
         self._closed = False
         self.cleanings = 0
         self.read_bytes = 0
@@ -107,10 +105,7 @@ class Compaction:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._ending is not None:
-            await self._ending
-        if self._workers is not None:
-            await self._workers.close()
+        await self.process.close()
         self._threads.shutdown(wait=True)
 
     def _look_later(self) -> None:
@@ -153,10 +148,8 @@ class Compaction:
             return
         if task.result():
             self.look()
-        if not self._running and self._workers is not None:
-            # Its memory goes with it; the next cleaning starts another.
-            workers, self._workers = self._workers, None
-            self._ending = asyncio.get_running_loop().create_task(workers.close())
+        if not self._running:
+            self.process.rest()
 
     def _dirtiest(self) -> _Candidate | None:
         uncleanable = self.uncleanable()
@@ -329,21 +322,17 @@ class Compaction:
     # -- the worker -----------------------------------------------------------------------------------------------
 
     def _worker(self) -> Workers:
-        if self._workers is None:
-            threads = max(self._services.config().integer("log.cleaner.threads"), 1)
-            start = Start("stratalog.broker.workers.cpu_worker:cpu_worker", threads=threads, niceness=_NICENESS)
-            self._workers = self._spawner.workers("cleaner", start)
-        return self._workers
+        return self.process.begin(max(self._services.config().integer("log.cleaner.threads"), 1))
 
     @property
     def worker(self) -> WorkerState | None:
         """State of the worker; None before the first compaction."""
-        return None if self._workers is None else self._workers.state
+        return None if self.process.workers is None else self.process.workers.state
 
     def _forget(self, session: int) -> None:
-        if self._workers is not None and not self._closed:
+        if self.process.workers is not None and not self._closed:
             with suppress(Retriable):
-                self._workers.submit(EndCleaning(session), lambda *_: None)
+                self.process.workers.submit(EndCleaning(session), lambda *_: None)
 
     # -- log lines -----------------------------------------------------------------------------------------------
 
