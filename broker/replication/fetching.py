@@ -5,8 +5,9 @@ topics demand: with sync on ack, on the disk. So a leader may take the offset th
 still have after a power cut, also of a partition that the request does not name, because its session repeats it (KIP-227).
 
 A partition that the leader refuses, or whose records cannot be taken, rests and leaves the session meanwhile; it holds up no
-other. So does one that is throttled and behind (`stratalog.broker.replication.throttled_queue`). An answer to what was asked in an earlier epoch is dropped. Sources: Kafka's ``AbstractFetcherThread``,
-``FetchSessionHandler``; KIP-73, KIP-101, KIP-227, KIP-595, KIP-903.
+other. So does one that is moved into its leader's log, for that may wait for a bucket that does not answer, and one that is
+throttled and behind (`stratalog.broker.replication.throttled_queue`). An answer to what was asked in an earlier epoch is
+dropped. Sources: Kafka's ``AbstractFetcherThread``, ``FetchSessionHandler``; KIP-73, KIP-101, KIP-227, KIP-595, KIP-903.
 """
 
 from __future__ import annotations
@@ -83,13 +84,24 @@ class FetchLimits:
 class _Copied:
     """One partition that is copied in one leader epoch."""
 
-    __slots__ = ("due_ms", "failures", "is_behind", "is_busy", "leader_epoch", "leader_high_watermark", "position")
+    __slots__ = (
+        "due_ms",
+        "failures",
+        "is_away",
+        "is_behind",
+        "is_busy",
+        "leader_epoch",
+        "leader_high_watermark",
+        "position",
+    )
 
     def __init__(self, leader_epoch: int, position: LogPosition) -> None:
         self.leader_epoch = leader_epoch
         self.position = position
         self.is_busy = False
         """Whether an answer is being taken: no request may leave meanwhile."""
+        self.is_away = False
+        """Whether its log is being moved into the leader's: it is in no request and no session meanwhile."""
         self.is_behind = True
         """Whether it lacks what its leader last said to be committed, or does not know."""
         self.leader_high_watermark = -1
@@ -239,7 +251,10 @@ class Fetching:
             copied.leader_high_watermark = data.high_watermark
             actions.append(Take(key, copied.leader_epoch, data))
         elif code in {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE}:
+            copied.is_away = True
+            self._rest(key, copied, inf)
             actions.append(Correct(key, copied.leader_epoch, code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE))
+            return
         elif code == ErrorCode.FENCED_LEADER_EPOCH:
             self._rest(key, copied, inf)
             return
@@ -252,10 +267,10 @@ class Fetching:
 
     def _applied(self, event: Taken | Refused, now_ms: int) -> None:
         copied = self._copied.get(event.key)
-        if copied is None or not copied.is_busy or copied.leader_epoch != event.leader_epoch:
+        if copied is None or not (copied.is_busy or copied.is_away) or copied.leader_epoch != event.leader_epoch:
             return
-        copied.is_busy = False
-        self._busy -= 1
+        self._busy -= copied.is_busy
+        copied.is_busy = copied.is_away = False
         if isinstance(event, Refused):
             copied.position = event.position
             self._rest_after_failure(event.key, copied, now_ms)

@@ -154,10 +154,37 @@ def test_the_share_of_one_partition_is_what_is_asked_for():
     ],
 )
 def test_a_position_outside_the_leaders_log_is_corrected_first(code, action):
-    """No request leaves meanwhile."""
+    """It is asked for again when that is done."""
     one, _ = following(0)
     assert one.step(answer(data(code=code)), 1) == [action]
     assert named(request_of(one.step(Taken(key(), 5, at(40)), 9))) == {0: 40}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE])
+def test_a_position_that_is_corrected_holds_up_no_other_partition(code):
+    """Where the archive is needed for it, that takes as long as the bucket likes: the other copies stay in sync meanwhile."""
+    one, _ = following(0, 1)
+    actions = one.step(answer(data(0, code=code)), 1)
+    assert isinstance(actions[0], Correct)
+    request = request_of(actions)
+    assert (named(request), forgotten(request)) == ({}, [0])
+    one.step(answer(data(1, records=b"a")), 2)
+    assert named(request_of(one.step(Taken(key(1), 5, at(1)), 3))) == {1: 1}
+    assert one.step(Taken(key(0), 5, at(40)), 4) == []  # one request at a time
+    assert named(request_of(one.step(answer(), 5))) == {0: 40}
+
+
+def test_a_correction_that_fails_is_tried_again_after_a_pause():
+    """An outcome that comes in a later epoch changes nothing."""
+    one, _ = following(0)
+    one.step(answer(data(code=ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)), 1)
+    assert one.wake_at_ms == inf
+    assert one.step(Refused(key(), 5, at(0)), 2) == []
+    assert one.wake_at_ms < inf
+    assert named(request_of(one.step(Ticked(), 2000))) == {0: 0}
+    one.step(Followed(key(), 6, at(7)), 2001)
+    assert one.step(Refused(key(), 5, at(0)), 2002) == []
+    assert named(request_of(one.step(answer(), 2003))) == {0: 7}
 
 
 def test_a_refused_partition_rests_outside_the_session_and_holds_up_no_other():
@@ -241,6 +268,8 @@ class Leaders(RuleBasedStateMachine):
         self.durable = {}
         self.epochs = {}
         self.busy = {}
+        self.away = {}
+        self.refused = set()
         self.in_flight = None
         self.session = None
         self.sessions = 0
@@ -250,6 +279,8 @@ class Leaders(RuleBasedStateMachine):
             if isinstance(action, Ask):
                 assert self.in_flight is None, "two requests at once"
                 self.take_in(action.request)
+            elif isinstance(action, Correct):
+                self.away[action.key] = action.leader_epoch
             else:
                 assert isinstance(action, Take)
                 self.busy[action.key] = action.leader_epoch
@@ -263,6 +294,7 @@ class Leaders(RuleBasedStateMachine):
             assert (request.session_id, request.session_epoch) == (self.session["id"], self.session["epoch"])
             self.session["epoch"] += 1
         known = self.session["known"]
+        self.refused.clear()
         for topic in request.forgotten_topics_data:
             for number in topic.partitions:
                 known.pop(number, None)
@@ -274,7 +306,7 @@ class Leaders(RuleBasedStateMachine):
     @invariant()
     def the_leader_believes_what_is_durable(self):
         for number, (epoch, offset) in (self.session["known"] if getattr(self, "session", None) else {}).items():
-            if self.epochs.get(number) == epoch:
+            if self.epochs.get(number) == epoch and number not in self.refused:
                 assert offset <= self.durable[number]
 
     @rule(number=st.integers(0, 3), offset=st.integers(0, 5))
@@ -282,18 +314,22 @@ class Leaders(RuleBasedStateMachine):
         self.epochs[number] = self.epochs.get(number, 0) + 1
         self.durable[number] = offset
         self.busy.pop(key(number), None)
+        self.away.pop(key(number), None)
         self.do(Followed(key(number), self.epochs[number], at(offset)))
 
     @rule(number=st.integers(0, 3))
     def release(self, number):
         self.busy.pop(key(number), None)
+        self.away.pop(key(number), None)
         self.do(Released(key(number)))
 
     @precondition(lambda self: self.in_flight is not None)
-    @rule(chosen=st.sets(st.integers(0, 3)), code=st.sampled_from([0, 0, 0, 6, 74, 75]))
+    @rule(chosen=st.sets(st.integers(0, 3)), code=st.sampled_from([0, 0, 0, 1, 6, 74, 75]))
     def answer(self, chosen, code):
         known = self.session["known"]
         self.in_flight = None
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:  # such an offset is not counted, until the session repeats it
+            self.refused |= chosen
         partitions = [
             data(number, code=code, records=b"" if code else b"x") for number in sorted(chosen) if number in known
         ]
@@ -316,6 +352,16 @@ class Leaders(RuleBasedStateMachine):
             self.durable[number] += records
         self.do((Taken if taken else Refused)(one, epoch, at(self.durable[number])))
 
+    @precondition(lambda self: self.away)
+    @rule(chance=st.data(), offset=st.integers(0, 5), moved=st.booleans())
+    def correct(self, chance, offset, moved):
+        """The log was moved into the leader's: it may end earlier than before."""
+        one = chance.draw(st.sampled_from(sorted(self.away)))
+        epoch, number = self.away.pop(one), one.number
+        if moved:
+            self.durable[number] = offset
+        self.do((Taken if moved else Refused)(one, epoch, at(self.durable[number])))
+
     @rule(ms=st.sampled_from([1, 50, 2000]))
     def pass_time(self, ms):
         self.now += ms
@@ -326,7 +372,7 @@ class Leaders(RuleBasedStateMachine):
         """Without a request in flight or records to be taken, a partition that does not wait for metadata has a time to go on."""
         if getattr(self, "machine", None) is None or self.in_flight is not None or self.busy:
             return
-        waiting = [one for one in self.machine._copied.values() if one.due_ms != inf]
+        waiting = [one for one in self.machine._copied.values() if one.due_ms != inf and not one.is_away]
         assert not waiting or self.machine.wake_at_ms < inf
 
 
