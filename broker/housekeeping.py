@@ -128,6 +128,7 @@ class Housekeeping:
         for directory in services.directories.online:
             directory.writer.retry_refused()
         services.hosted.retry_unopened(services.image())
+        services.tiering.tick()
         for count, unified in enumerate(self._next_partitions(), 1):
             self._tick_one(unified, now, now_ms, elapsed_ms)
             if count % _PARTITIONS_A_PAUSE == 0:

@@ -122,9 +122,10 @@ class BucketGate:
         if self._looking or (self.wrong and now_ms - self._looked_ms < _LOOK_AGAIN_MS):
             return
         self._looking, self._looked_ms = True, now_ms
-        ports.submit(self._command(), self._looked)
+        ports.submit(self.command(), self._looked)
 
-    def _command(self) -> commands.LookAtBucket:
+    def command(self) -> commands.LookAtBucket:
+        """The command that reads the bucket's identity, and its note of this broker's last start."""
         ports = self._ports
         return commands.LookAtBucket(ports.cluster_id, broker_name(ports.node_id, ports.incarnation()))
 
@@ -228,7 +229,7 @@ class BucketGate:
         if self._ports.incarnation() < 0 or not (self.known.bucket_id or self._ports.archives_known()):
             return
         found: asyncio.Future[commands.Report] = asyncio.get_running_loop().create_future()
-        self._ports.submit(self._command(), lambda report: None if found.done() else found.set_result(report))
+        self._ports.submit(self.command(), lambda report: None if found.done() else found.set_result(report))
         await asyncio.wait({found}, timeout=START_SECONDS if seconds is None else seconds)
         if not found.done():
             found.cancel()

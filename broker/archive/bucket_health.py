@@ -1,17 +1,35 @@
-"""Whether the bucket answers, by the reports of the commands that were
-sent to it anyway. It sends no request to find out.
+"""Whether the bucket answers, and when requests to it that failed are sent again.
+
+`BucketHealth` looks at the reports of the commands that were sent to it anyway, and sends no request to find out.
+
+The pause after a failure doubles, for each kind of request of each partition, up to half a minute: an outage of a minute would
+keep archives still for half a minute more. `Resumption` has all that failed sent again as soon as it may succeed: when the
+controller answers again, or the bucket does. While requests to the bucket fail, it is asked for its identity every two seconds.
+
+A bucket that answers this and refuses the rest would be sent everything again and again: the time between two resumptions
+doubles up to the longest pause, until all is calm for a while.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from stratalog.broker.workers.io_worker import Executed
 from stratalog.tier.messages import commands
+from stratalog.wire.errors import Retriable
 
-__all__ = ["SILENT_SECONDS_MAX", "BucketHealth", "BucketState"]
+__all__ = ["ASK_MS", "SILENT_SECONDS_MAX", "BucketHealth", "BucketState", "Resumption", "ResumptionPorts"]
 
 SILENT_SECONDS_MAX: Final = 3.0
 """Seconds without any answer while commands wait, after which the bucket counts as failing."""
+ASK_MS: Final = 2_000
+"""The time between two questions to a bucket that fails."""
+_GAP_MS_MIN: Final = 1_000
+_GAP_MS_MAX: Final = 30_000
+_CALM_MS: Final = 60_000
+"""After so long without a resumption the next but one is not put off any more."""
 
 
 class BucketState(NamedTuple):
@@ -59,3 +77,77 @@ class BucketHealth:
             since_ms = now_ms - int(unanswered_seconds * 1000)
             return BucketState("failing", since_ms, f"no answer for {unanswered_seconds:.0f} s; it is waited for")
         return BucketState("unused" if self.answered_ms is None else "ok", None, self.last_error)
+
+
+@dataclass(frozen=True, slots=True)
+class ResumptionPorts:
+    """The ports that the archive side of a broker hands in.
+
+    ``is_failing`` is whether the last request to the bucket failed. ``submit`` takes the question ``command()`` past the
+    gate, and calls back with the outcome; it raises `Retriable` while the broker closes.
+    """
+
+    in_contact: Callable[[], bool]
+    is_failing: Callable[[], bool]
+    submit: Callable[[commands.Command, Callable[[Executed | None, Exception | None], object]], object]
+    command: Callable[[], commands.Command]
+
+
+class _Return:
+    """One cause of failures: notices its end, at most once in a gap that grows."""
+
+    __slots__ = ("_gap_ms", "_is_due", "_next_ms", "_was_well")
+
+    def __init__(self) -> None:
+        self._was_well = True
+        self._is_due = False
+        self._gap_ms = _GAP_MS_MIN
+        self._next_ms = 0
+
+    def look(self, now_ms: int, *, is_well: bool, has_answered: bool = False) -> bool:
+        """Whether failed requests are to be sent again now."""
+        if has_answered or (is_well and not self._was_well):
+            self._is_due = True
+        self._was_well = is_well
+        if not self._is_due or now_ms < self._next_ms:
+            return False
+        self._is_due = False
+        self._gap_ms = _GAP_MS_MIN if now_ms - self._next_ms >= _CALM_MS else min(2 * self._gap_ms, _GAP_MS_MAX)
+        self._next_ms = now_ms + self._gap_ms
+        return True
+
+
+class Resumption:
+    """One per broker. Times are those of a clock that does not jump."""
+
+    def __init__(self, ports: ResumptionPorts) -> None:
+        self.count = 0
+        """Rises when requests that failed are to be sent again; each archive compares it with what it has seen."""
+        self._ports = ports
+        self._contact, self._bucket = _Return(), _Return()
+        self._failing = False
+        self._is_asking = False
+        self._has_answered = False
+        self._ask_at_ms = 0
+
+    def look(self, now_ms: int) -> None:
+        """Look at both; ask the bucket if it is time."""
+        ports = self._ports
+        was_failing, self._failing = self._failing, ports.is_failing()
+        has_answered, self._has_answered = self._has_answered and self._failing, False
+        contact_is_back = self._contact.look(now_ms, is_well=ports.in_contact())
+        if self._bucket.look(now_ms, is_well=not self._failing, has_answered=has_answered) or contact_is_back:
+            self.count += 1
+        if self._failing and not was_failing:
+            self._ask_at_ms = now_ms + ASK_MS
+        if self._failing and not self._is_asking and now_ms >= self._ask_at_ms:
+            self._ask_at_ms = now_ms + ASK_MS
+            self._is_asking = True
+            try:
+                ports.submit(ports.command(), self._answered)
+            except Retriable:  # the broker closes
+                self._is_asking = False
+
+    def _answered(self, executed: Executed | None, _: Exception | None) -> None:
+        self._is_asking = False
+        self._has_answered = executed is not None and isinstance(executed.report, commands.BucketSeen)

@@ -78,7 +78,7 @@ class Archive:
         self._made = made
         self._compare = compare
         self.log_start = ArchiveLogStart(unified, remote, self._partition, claimant, now_ms)
-        self._life = 0
+        self._life = self._resumption = 0
         self._closed = False
         self._begin()
         ports = RemovalPorts(
@@ -142,8 +142,8 @@ class Archive:
         """The offset below which no copy lag held a segment back at the last `look`."""
         return self._progress[-1]
 
-    def look(self) -> None:
-        """Give the plan the newly frozen segments and the log's offsets; cheap without a change."""
+    def look(self, resumption: int = 0) -> None:
+        """Give the plan news of the log, cheap without any. With another ``resumption`` what failed is sent again at once."""
         log_ = self.unified.log
         if log_.first_base_offset != self._local_start:
             self._local_files_changed()
@@ -155,9 +155,10 @@ class Archive:
         if progress != self._progress:
             self._progress = progress
             self._step(plan_events.Progress(*progress))
+        resumes, self._resumption = resumption != self._resumption, resumption
         deadline = self._plan.deadline()
-        if deadline is not None and deadline <= self._elapsed_ms():
-            self._step(plan_events.Tick())
+        if resumes or (deadline is not None and deadline <= self._elapsed_ms()):
+            self._step(plan_events.Tick(resumes))
         if self.lost:
             return
         if not self._deleted:
@@ -393,8 +394,6 @@ class Archive:
                 self._step(plan_events.RemoteEndMoved(report.view.remote_end))
         elif not self._ended(report):
             warn(self._partition, "moving the log start", report)
-
-    # -- reports --------------------------------------------------------------------------------------------------
 
     def _ended(self, report: commands.Report) -> bool:
         """Whether the archive belongs to another leader, or is not in the bucket: then the plan has been told."""

@@ -7,10 +7,10 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stratalog.broker.archive.bucket_gate import BucketGate, GatePorts
-from stratalog.broker.archive.bucket_health import BucketHealth, BucketState
+from stratalog.broker.archive.bucket_health import BucketHealth, BucketState, Resumption, ResumptionPorts
 from stratalog.broker.archive.checkpoints import ArchiveCheckpoints
 from stratalog.broker.archive.comparisons import ComparisonPorts, Comparisons
 from stratalog.broker.archive.merging import Merging
@@ -32,11 +32,10 @@ from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics, TopicMetrics
 from stratalog.broker.settings.config import BrokerConfig
-from stratalog.broker.workers.io_worker import Executed, RatedUpload, io_patience, unanswered_seconds
-from stratalog.broker.workers.main import Start
+from stratalog.broker.workers.io_process import io_workers
+from stratalog.broker.workers.io_worker import Executed, RatedUpload, unanswered_seconds
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.broker.workers.watch import WorkerState
-from stratalog.broker.workers.workers import Workers
 from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Claimant
@@ -47,10 +46,6 @@ from stratalog.wire.errors import Retriable
 
 __all__ = ["ArchiveFigures", "Tiering"]
 
-_IO_THREADS: Final = 8
-"""Three uploads, four fills, and one left for manifests and chunk tables."""
-_IO_NICENESS: Final = 15
-"""Producers and hot readers come first: on busy cores the archive waits."""
 _READS: Final = (
     commands.FillChunks,
     commands.FindTimestamp,
@@ -97,8 +92,9 @@ class Tiering:
         self._checkpoints = ArchiveCheckpoints(directories)
         self._controller, self._timelines = controller, Timelines(controller)
         self.gate = BucketGate(self._gate_ports())
-        self._io = self._io_workers(asyncio.get_running_loop())
+        self._io = io_workers(config, asyncio.get_running_loop())
         self.health = BucketHealth()
+        self._resumption = Resumption(self._resumption_ports())
         self.uploads = UploadGate(self.submit)
         self._removing = spawner_of(asyncio.get_running_loop()).threads(1, "cache-removal")
         self.chunks = open_cold_reads(
@@ -154,17 +150,6 @@ class Tiering:
         """Time for whatever waits or is remembered for a while: the wall clock may jump."""
         return int(self._clock.monotonic() * 1000)
 
-    def _io_workers(self, loop: asyncio.AbstractEventLoop) -> Workers:
-        config = self.config
-        options: dict[str, Any] = {"url": config.bucket_url, "options": dict(config.bucket_options)}
-        options["read_only"] = config.boolean("stratalog.read.only")
-        target = Start(
-            "stratalog.broker.workers.io_worker:io_worker", options, threads=_IO_THREADS, niceness=_IO_NICENESS
-        )
-        return spawner_of(loop).workers("io", target, patience=io_patience)
-
-    # -- workers --------------------------------------------------------------------------------------------------
-
     def _gate_ports(self) -> GatePorts:
         directories, read_only = self._directories, self.config.boolean("stratalog.read.only")
         home = next(one for one in directories.all if one.path == self.config.metadata_log_dir)
@@ -181,6 +166,14 @@ class Tiering:
             second_timeline=lambda why: self._comparisons.second_timeline(why),  # noqa: PLW0108 - made later
             now_ms=self._clock.wall_ms,
             elapsed_ms=self._elapsed_ms,
+        )
+
+    def _resumption_ports(self) -> ResumptionPorts:
+        return ResumptionPorts(
+            in_contact=self._controller.in_contact,
+            is_failing=lambda: self.health.failing_since_ms is not None,
+            submit=self._io.submit,
+            command=self.gate.command,
         )
 
     async def begin_producer_era(self) -> None:
@@ -309,12 +302,18 @@ class Tiering:
         self._comparisons.forget(unified)
         unified.remote = None
 
+    def tick(self) -> None:
+        """Look whether requests that failed may succeed now; called a few times a second."""
+        self._resumption.look(self._elapsed_ms())
+
     def look(self, unified: UnifiedLog) -> None:
         """Look for news of a partition; called a few times a second."""
         archive = self._archives.get(unified)
         if archive is None or unified in self._comparisons.running:
             return
-        archive.look()
+        if unified.log.log_end_offset > unified.log.first_base_offset:
+            self._io.begin()  # its start may take seconds: the first upload does not wait for it
+        archive.look(self._resumption.count)
         if archive.state == "held":
             self.projections.write(unified)
 

@@ -41,8 +41,9 @@ _SLICE_US: Final = 10_000
 class Start:
     """The first message to a worker. ``target`` is ``module:factory``; ``factory(**options)`` has ``execute``.
 
-    ``memory_bytes``: what the process may allocate beyond what it has with its target; None for no limit. A command that
-    needs more fails with `MemoryError`, and the process goes on.
+    ``niceness`` is that of its commands, added to the broker's; the target is loaded at the broker's. ``memory_bytes``: what
+    the process may allocate beyond what it has with its target; None for no limit. A command that needs more fails with
+    `MemoryError`, and the process goes on.
     """
 
     target: str
@@ -164,9 +165,6 @@ class _Worker:
 
     def _start(self, message: WorkerMessage) -> None:
         start = cast("Start", message.load())
-        if start.niceness:
-            os.nice(start.niceness)
-            ask_time_slice(_SLICE_US)
         self._executor = ThreadPoolExecutor(start.threads, thread_name_prefix="worker")
         try:
             self._target = load_target(start.target, start.options)
@@ -175,6 +173,9 @@ class _Worker:
         except Exception as error:
             logging.getLogger(__name__).exception("worker target %s cannot be made", start.target)
             self._refusal = error
+        if start.niceness:  # not before: on busy cores half a second of imports would take a minute
+            os.nice(start.niceness)
+            ask_time_slice(_SLICE_US)
         if start.memory_bytes is not None:
             limit_memory(start.memory_bytes)
 

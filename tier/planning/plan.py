@@ -255,7 +255,11 @@ class ArchivePlan:
         self._throttled_until_ms = event.until_ms
         return []
 
-    def _on_tick(self, _: Tick, __: int) -> list[Action]:
+    def _on_tick(self, event: Tick, _: int) -> list[Action]:
+        for one in (
+            [self._claim, self._commit, self._read_back, *(r.retry for r in self._ranges)] if event.resumes else ()
+        ):
+            one.resume()
         return []
 
     # Actions that follow from the present state.

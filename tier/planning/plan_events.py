@@ -199,7 +199,9 @@ class Throttled:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Time has passed. ``resumes``: requests that failed may succeed now, and wait no longer."""
+
+    resumes: bool = False
 
 
 Event: TypeAlias = (

@@ -45,3 +45,7 @@ class Backoff:
         self.busy = False
         self.failures += 1
         self.not_before_ms = now_ms + settings.wait_ms(self.failures, jitter)
+
+    def resume(self) -> None:
+        """The cause of its failures may be over: the next one waits no longer, and pauses begin anew."""
+        self.failures, self.not_before_ms = 0, 0

@@ -1,9 +1,15 @@
-"""The conclusions from the reports that come anyway."""
+"""The conclusions from the reports that come anyway, and when requests that failed are sent again."""
 
-from stratalog.broker.archive.bucket_health import BucketHealth
+import pytest
+
+from stratalog.broker.archive.bucket_health import ASK_MS, BucketHealth, Resumption, ResumptionPorts
+from stratalog.broker.workers.io_worker import Executed
+from stratalog.broker.workers.workers import WorkerLost
 from stratalog.tier.messages import commands
 
 FAILED = commands.FailedReport("connection refused", retriable=True)
+SEEN = Executed(commands.BucketSeen("b", cluster_known=True, start_id="s"))
+REFUSED = Executed(FAILED)
 
 
 def test_a_bucket_is_neither_up_nor_down_before_the_first_report():
@@ -61,3 +67,105 @@ def test_the_state_is_known_before_a_command_has_failed():
     assert health.state(10_000, 0.0) == ("ok", None, "")
     health.note(FAILED, 20_000, asked_ms=15_000)
     assert health.state(21_000, 0.0) == ("failing", 15_000, "connection refused")
+
+
+class Rig:
+    """Looks four times a second."""
+
+    def __init__(self):
+        self.in_contact, self.failing, self.closed = True, False, False
+        self.asked = []
+        self.now_ms = 0
+        self.one = Resumption(
+            ResumptionPorts(
+                in_contact=lambda: self.in_contact,
+                is_failing=lambda: self.failing,
+                submit=self.submit,
+                command=lambda: commands.LookAtBucket("c", "1"),
+            )
+        )
+
+    def submit(self, command, answered):
+        if self.closed:
+            raise WorkerLost("the workers are closed")
+        assert isinstance(command, commands.LookAtBucket)
+        self.asked.append(answered)
+
+    def wait(self, ms, outcome=None):
+        """Let time pass; questions are answered with ``outcome``. How often what failed was sent again."""
+        before = self.one.count
+        for _ in range(ms // 250):
+            self.now_ms += 250
+            self.one.look(self.now_ms)
+            while outcome is not None and self.asked:
+                self.asked.pop()(outcome, None)
+        return self.one.count - before
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def test_while_all_is_well_no_question_is_sent(rig):
+    """A bucket that answers costs no request."""
+    assert rig.wait(600_000, SEEN) == 0
+    assert rig.asked == []
+
+
+@pytest.mark.parametrize("out_ms", [1_000, 600_000])
+def test_contact_that_is_back_resumes_at_once(rig, out_ms):
+    """It does not matter how long it was lost."""
+    rig.in_contact = False
+    assert rig.wait(out_ms) == 0
+    rig.in_contact = True
+    assert rig.wait(250) == 1
+    assert rig.wait(600_000) == 0
+
+
+@pytest.mark.parametrize("out_ms", [5_000, 600_000])
+def test_a_bucket_that_is_back_resumes_within_seconds(rig, out_ms):
+    """It is asked every two seconds while requests fail, for those that failed may wait for much longer."""
+    rig.failing = True
+    assert rig.wait(out_ms, REFUSED) == 0
+    assert rig.wait(ASK_MS + 500, SEEN) >= 1
+
+
+def test_any_answer_resumes(rig):
+    """Other requests find out as well that the bucket answers."""
+    rig.failing = True
+    rig.wait(1_000)
+    rig.failing = False
+    assert rig.wait(250) == 1
+
+
+def test_one_question_at_a_time(rig):
+    """A store may be silent for minutes."""
+    rig.failing = True
+    rig.wait(600_000)
+    assert len(rig.asked) == 1
+
+
+def test_a_worker_that_dies_is_asked_again(rig):
+    """The question failed with it."""
+    rig.failing = True
+    rig.wait(ASK_MS + 500)
+    rig.asked.pop()(None, WorkerLost("it died"))
+    assert rig.wait(ASK_MS + 500, SEEN) == 1
+
+
+def test_a_bucket_that_answers_and_refuses_the_rest_is_sent_it_less_and_less_often(rig):
+    """Where reads pass and writes do not, retries come as rarely in the end as without all this."""
+    rig.failing = True
+    assert 4 <= rig.wait(60_000, SEEN) <= 7
+    assert rig.wait(600_000, SEEN) <= 21
+    rig.failing = False
+    rig.wait(120_000)
+    rig.failing = True
+    assert rig.wait(ASK_MS + 500, SEEN) == 1  # after a calm time it is as at first
+
+
+def test_a_broker_that_closes_asks_nothing(rig):
+    """Its worker takes no command any more."""
+    rig.failing, rig.closed = True, True
+    assert rig.wait(10_000) == 0

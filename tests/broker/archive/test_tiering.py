@@ -140,6 +140,15 @@ def test_requests_are_counted_by_operation_and_topic(broker):
     assert broker.run(lambda: broker.node.tiering._border_reads + broker.partition("t").remote.border_reads) == 1
 
 
+def test_the_worker_starts_with_the_first_record(broker):
+    """The first upload does not wait for that: beside busy processes a start takes seconds."""
+    broker.create("t", remote_storage_enable="true")
+    assert broker.run(lambda: broker.node.tiering._io.pid) is None
+    broker.produce("t", b"v")
+    broker.wait_until(lambda: broker.node.tiering._io.pid)
+    assert broker.node.tiering._io.outstanding == 0
+
+
 @pytest.mark.story
 def test_the_worker_waits_for_readers_of_an_archive(broker):
     """After a start it is there before anybody asks; without an archive there is none."""

@@ -29,6 +29,7 @@ class Target:
         if greeting == "refuse":
             raise Invalid("no such greeting")
         self.greeting = greeting
+        self.made_at = os.nice(0)
         self.on_progress = bool
 
     def execute(self, command):
@@ -55,6 +56,8 @@ class Target:
             os._exit(value)
         if verb == "nice":
             return os.nice(0)
+        if verb == "made at":
+            return self.made_at
 """
 
 
@@ -147,6 +150,11 @@ async def test_the_process_starts_on_demand_and_is_another_one(process):
     assert process.pid != os.getpid()
     assert await process.submit(("nice", None)) == os.nice(0) + 3
     assert process.starts == 1
+
+
+async def test_a_target_is_loaded_before_its_process_gives_way(process):
+    """Imports at a low priority take a minute beside busy processes: nothing was archived or read from the bucket before."""
+    assert await process.submit(("made at", None)) == os.nice(0)
 
 
 async def test_large_messages_pass_in_both_directions(process):

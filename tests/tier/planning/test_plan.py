@@ -62,6 +62,32 @@ class Driver:
         return self.feed(Claimed(borders[0] if remote_end is None else remote_end))
 
 
+@pytest.mark.parametrize("kind", ["claim", "upload", "commit", "read-back"])
+def test_failed_requests_are_sent_again_at_once_when_they_may_succeed(kind):
+    """The pause may have become long; the next ones are as short as at first."""
+    driver = Driver(uploads_max=1)
+    steps = [
+        ("claim", ClaimFailed(0.9), Claimed(0)),
+        ("upload", lambda sent: UploadFailed(sent.ref, 0.9), lambda sent: UploadDone(sent.ref)),
+        ("commit", CommitFailed(0.9), CommitDone(100)),
+        ("read-back", ReadBackFailed(0.9), ReadBackDone(100)),
+    ]
+    (sent,) = driver.sealed(0, 100)
+    for name, failed, done in steps:
+        if name == kind:
+            for _ in range(12):
+                assert driver.feed(failed(sent) if callable(failed) else failed, Tick()) == []
+                driver.now_ms += 100_000
+                (sent,) = driver.feed(Tick())
+            assert driver.feed(failed(sent) if callable(failed) else failed, Tick()) == []
+            assert driver.plan.deadline() > driver.now_ms + 20_000
+            (sent,) = driver.feed(Tick(resumes=True))
+            assert driver.feed(failed(sent) if callable(failed) else failed, Tick()) == []
+            assert driver.plan.deadline() <= driver.now_ms + 500
+            return
+        (sent,) = driver.feed(done(sent) if callable(done) else done)
+
+
 def test_no_object_is_written_before_the_claim():
     """The first sealed and stable segment calls for a claim, and for nothing else until it is granted."""
     driver = Driver()

@@ -28,3 +28,17 @@ def test_one_request_at_a_time_and_none_before_its_time():
     backoff.start()
     backoff.succeed()
     assert backoff.may_start(0)
+
+
+def test_pauses_begin_anew_when_the_cause_may_be_over():
+    """The next start waits no longer, and the pause after it is as short as the first; one under way is let be."""
+    backoff, settings = Backoff(), BackoffSettings(1000, 60_000)
+    for _ in range(9):
+        backoff.fail(settings, 0.0, 10)
+    backoff.resume()
+    assert backoff.may_start(10)
+    backoff.start()
+    backoff.resume()
+    assert not backoff.may_start(10)
+    backoff.fail(settings, 0.0, 10)
+    assert backoff.not_before_ms == 510
