@@ -207,6 +207,7 @@ def hosted_services(
         segments_open_max=segments_open_max(),
         on_led=on_led,
         on_released=on_released,
+        in_contact=lambda: broker.cluster.membership is None or broker.cluster.membership.lifecycle.in_contact,
         on_unsynced=broker.registration_marks.may_lose,
         on_data_lost=broker.data_lost,
         placements=broker.cluster.placements,

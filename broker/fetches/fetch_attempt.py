@@ -216,7 +216,7 @@ class FetchAttempt:
     def _is_answered(self, unified: UnifiedLog, wanted: FetchPartition, answer: PartitionData) -> bool:
         """Fill in the marks; whether the reader has to cut its history, or to read elsewhere, before it gets records."""
         partition, offset = unified.partition, wanted.fetch_offset
-        check_reads_here(unified, offset, wanted.current_leader_epoch, self._version)
+        check_reads_here(unified, wanted, self._version, self.table.in_contact)
         answer.high_watermark = partition.high_watermark
         answer.last_stable_offset = partition.last_stable_offset
         answer.log_start_offset = unified.log_start_offset

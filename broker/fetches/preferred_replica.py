@@ -20,6 +20,7 @@ from stratalog.metadata.image.brokers_image import BrokersImage
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.catalogue.replication import RACK_AWARE_SELECTOR
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.fetch import FetchPartition
 
 __all__ = [
     "RACKS_SINCE",
@@ -48,16 +49,26 @@ def check_reader_epoch(partition: Partition, current_leader_epoch: int, version:
         partition.check_reader_epoch(current_leader_epoch)
 
 
-def check_reads_here(unified: UnifiedLog, offset: int, current_leader_epoch: int, version: int) -> None:
-    """Whether a consumer may read ``offset`` here. Raises `KafkaError`.
+def check_reads_here(unified: UnifiedLog, wanted: FetchPartition, version: int, in_contact: Callable[[], bool]) -> None:
+    """Whether a consumer may read here what it has ``wanted``. Raises `KafkaError`.
+
+    A leader that has lost contact with the controller may have a successor, whose log goes further. OFFSET_OUT_OF_RANGE would have
+    a consumer of that log begin anew, at its first record perhaps; Kafka's brokers answer so.
 
     A follower reads no archive. A consumer that knows the epoch has been sent here, and OFFSET_OUT_OF_RANGE sends it back to the
     leader. One that tells no epoch may take this broker for the leader, and would begin anew elsewhere by that: it gets
     NOT_LEADER_OR_FOLLOWER, and asks who leads.
     """
+    offset, current_leader_epoch = wanted.fetch_offset, wanted.current_leader_epoch
     check_reader_epoch(unified.partition, current_leader_epoch, version)
-    log = unified.log
-    if unified.partition.leader is not None or unified.remote is not None:
+    log, leader = unified.log, unified.partition.leader
+    if offset > log.log_end_offset and leader is not None and leader.state.has_followers and not in_contact():
+        why = (
+            f"offset {offset} of {unified.topic_partition} is above {log.log_end_offset}, the end of the log here; the controller "
+            "has not answered this broker for a session, and another one may lead"
+        )
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
+    if leader is not None or unified.remote is not None:
         return
     if log.log_start_offset <= offset < log.local_log_start_offset:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch < 0 else ErrorCode.OFFSET_OUT_OF_RANGE

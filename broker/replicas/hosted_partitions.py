@@ -94,13 +94,15 @@ class HostedServices:
     """It is led no longer; called before its role ends and its log goes."""
     placements: Placements | None = None
     """None for a cluster of one broker."""
+    in_contact: Callable[[], bool] = lambda: True
+    """Whether the controller cannot have ended this broker's session yet."""
 
 
 class HostedPartitions:
     """The table of hosted partitions, kept in step with the image."""
 
     def __init__(self, services: HostedServices, resolver: ConfigResolver) -> None:
-        self.table = PartitionTable(services.image)
+        self.table = PartitionTable(services.image, services.in_contact)
         self._services = services
         self._resolver = resolver
         self._opening = LogOpening(

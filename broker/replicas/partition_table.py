@@ -39,12 +39,17 @@ class PartitionTable:
         "_why_unopened",
         "due",
         "failure_count",
+        "in_contact",
         "version",
     )
 
-    def __init__(self, image: Callable[[], ClusterImage] = lambda: EMPTY_IMAGE) -> None:
+    def __init__(
+        self, image: Callable[[], ClusterImage] = lambda: EMPTY_IMAGE, in_contact: Callable[[], bool] = lambda: True
+    ) -> None:
         """``image`` gives the cluster as it is now: all partitions, wherever they are hosted."""
         self._image = image
+        self.in_contact = in_contact
+        """Whether the controller cannot have ended this broker's session yet: where it leads, no other broker does."""
         self._by_name: dict[tuple[str, int], UnifiedLog] = {}
         self._by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
         self._by_topic: defaultdict[str, dict[int, UnifiedLog]] = defaultdict(dict)

@@ -15,6 +15,7 @@ from stratalog.hot.replica_state import ReplicaState
 from stratalog.metadata.image.brokers_image import BrokerImage, ListenerAddress
 from stratalog.metadata.settings.catalogue.replication import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.fetch import FetchPartition
 
 LEADER, NEAR, OTHER_NEAR, FAR = 1, 2, 3, 4
 LISTENER = "PLAINTEXT"
@@ -102,6 +103,11 @@ def unified(remote=None, leader=True, **log):
     return SimpleNamespace(partition=partition, remote=remote, log=SimpleNamespace(**ends), topic_partition="t-0")
 
 
+def wanted(offset, epoch=-1):
+    """A consumer's wish."""
+    return FetchPartition(partition=0, partition_max_bytes=1, fetch_offset=offset, current_leader_epoch=epoch)
+
+
 def test_archived_offsets_are_read_at_the_leader():
     """A follower's disk may begin where the archive ends; until that is known nothing is sent there."""
     archive = SimpleNamespace(known=True, end_offset=60)
@@ -151,7 +157,21 @@ def test_a_follower_sends_readers_of_the_archive_back(epoch, code):
     follower = unified(leader=False, local_log_start_offset=40)
     for offset in (10, 39):
         with pytest.raises(KafkaError) as refused:
-            check_reads_here(follower, offset, epoch, 18)
+            check_reads_here(follower, wanted(offset, epoch), 18, lambda: True)
         assert refused.value.code is code
-    check_reads_here(follower, 40, epoch, 18)
-    check_reads_here(unified(local_log_start_offset=40), 10, epoch, 18)
+    check_reads_here(follower, wanted(40, epoch), 18, lambda: True)
+    check_reads_here(unified(local_log_start_offset=40), wanted(10, epoch), 18, lambda: True)
+
+
+def test_a_leader_out_of_contact_sends_readers_of_what_it_lacks_away():
+    """It may have a successor: OFFSET_OUT_OF_RANGE would have a consumer of that one's log begin anew."""
+    leader = unified()
+    end = leader.log.log_end_offset
+    with pytest.raises(KafkaError) as refused:
+        check_reads_here(leader, wanted(end + 1), 18, lambda: False)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert "another one may lead" in str(refused.value)
+    check_reads_here(leader, wanted(end), 18, lambda: False)
+    check_reads_here(leader, wanted(end + 1), 18, lambda: True)
+    leader.partition.leader.state = SimpleNamespace(has_followers=False)
+    check_reads_here(leader, wanted(end + 1), 18, lambda: False)  # it has no other replica
