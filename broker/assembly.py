@@ -30,10 +30,10 @@ from stratalog.broker.replicas.compaction import CleanerServices, Compaction
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions, HostedServices
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.registration_marks import RegistrationMarks
-from stratalog.broker.replicas.replication_throttle import ReplicationThrottle, ThrottledSide
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Dispatcher
 from stratalog.broker.requests.quotas import Quotas
+from stratalog.broker.requests.replication_throttle import ReplicationThrottle, ThrottledSide
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.views.mount import Mount, MountServices

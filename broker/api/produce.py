@@ -28,6 +28,7 @@ from stratalog.wire.messages.produce import (
     TopicProduceResponse,
 )
 from stratalog.wire.schema import Message
+from stratalog.wire.topic import TopicPartition
 
 __all__ = ["API"]
 
@@ -198,6 +199,8 @@ def _append(
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
         whole.moved |= error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if records is not None and (known := _name_of(context, topic, by_id=by_id)) is not None:
+            context.broker.partitions.refused.note(TopicPartition(known, data.index), records, error)
         return
     answer.log_start_offset = unified.log_start_offset
     whole.missing += 1
@@ -215,6 +218,11 @@ def _append(
         whole.enlisting.append(TransactionalBatch(context, leader, kept, whole.acks, release, waiting))
     else:
         leader.append(kept, whole.acks, release, waiting)
+
+
+def _name_of(context: Context, topic: TopicProduceData, *, by_id: bool) -> str | None:
+    known = context.broker.image.topics.by_id.get(topic.topic_id) if by_id else None
+    return topic.name if not by_id else None if known is None else known.name
 
 
 def _find(context: Context, topic: TopicProduceData, partition: int, *, by_id: bool) -> UnifiedLog:

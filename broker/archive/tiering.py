@@ -91,9 +91,8 @@ class Tiering:
         self._incarnation = incarnation
         self._checkpoints = ArchiveCheckpoints(directories)
         self._controller, self._timelines = controller, Timelines(controller)
-        self.gate = BucketGate(self._gate_ports())
+        self.gate, self.health = BucketGate(self._gate_ports()), BucketHealth()
         self._io = io_workers(config, asyncio.get_running_loop())
-        self.health = BucketHealth()
         self._resumption = Resumption(self._resumption_ports())
         self.uploads = UploadGate(self.submit)
         self._removing = spawner_of(asyncio.get_running_loop()).threads(1, "cache-removal")
@@ -204,8 +203,7 @@ class Tiering:
 
         try:
             self._io.submit(self._rated(command), done)
-        except Retriable as error:
-            # The broker is closing: the answer must still come later, never inside the call.
+        except Retriable as error:  # the broker is closing: the answer must still come later, never inside the call
             report = commands.FailedReport(str(error), retriable=True)
             asyncio.get_running_loop().call_soon(answered, report)
 

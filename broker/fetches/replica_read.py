@@ -14,8 +14,8 @@ from typing import Any
 
 from stratalog.broker.fetches.awaited_followers import AwaitedFollowers, WaitingFetch
 from stratalog.broker.replicas.partition import Partition
-from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.requests.replication_throttle import ReplicationThrottle
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.read import check_batches
 from stratalog.wire.errors import ErrorCode, KafkaError

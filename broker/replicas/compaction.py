@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from stratalog.broker.replicas.cleaner_process import CleanerProcess
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import BrokerConfig
+from stratalog.broker.workers.cleaner_process import CleanerProcess
 from stratalog.broker.workers.cleaner_worker import BeginCleaning, CleanGroup, EndCleaning
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.broker.workers.watch import WorkerState

@@ -102,7 +102,7 @@ class HostedPartitions:
     """The table of hosted partitions, kept in step with the image."""
 
     def __init__(self, services: HostedServices, resolver: ConfigResolver) -> None:
-        self.table = PartitionTable(services.image, services.in_contact)
+        self.table = PartitionTable(services.image, services.in_contact, services.clock.monotonic)
         self._services = services
         self._resolver = resolver
         self._opening = LogOpening(
@@ -351,6 +351,7 @@ class HostedPartitions:
             clock=services.clock,
             rework=services.rework,
             asking=NO_FOLLOWERS if services.copying is None else services.copying.asking,
+            refused=self.table.refused,
         )
         self._note_loss(opened, state)
         unified = UnifiedLog(partition, services.metrics.topic(topic.name))

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter, LogOwner
 from stratalog.broker.replicas.in_sync import InSyncAsking
+from stratalog.broker.replicas.refused_batches import RefusedBatches
 from stratalog.broker.replicas.waiting_append import Acknowledge, CallingBack, HeldAppend, WaitingAppend, ended_by
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
@@ -47,6 +48,7 @@ class Hosted(LogOwner, Protocol):
 
     directory: DirectoryWriter
     held_back: str | None
+    refused: RefusedBatches
 
     def check_online(self) -> None:
         """Raises `KafkaError` while the partition takes no requests."""
@@ -73,6 +75,7 @@ class Leader:
         self._log = partition.log
         self._clock = clock
         self._rework = rework
+        self._refused = partition.refused
         self._written: deque[WaitingAppend] = deque()
         self._committed: deque[WaitingAppend] = deque()
         self._held: deque[HeldAppend] = deque()
@@ -108,8 +111,7 @@ class Leader:
         of ``records`` may be used again; None if the caller alone holds it. ``ready``: the batch is as the
         topic demands it, and its turn has come.
         """
-        if self.ended is not None:
-            _refuse(release, waiting, self.ended)
+        if (self.ended is not None or self._refused.batches) and self._turned_away(records, release, waiting):
             return
         if not ready and (self._demanding or self._held):
             held = HeldAppend(records, acks, release, waiting, True, transaction_version=transaction_version)
@@ -122,7 +124,7 @@ class Leader:
             if acks == -1 and len(self.state.in_sync) < self.state.min_insync_replicas:
                 self.state.check_enough_replicas()
         except KafkaError as error:
-            _refuse(release, waiting, error)
+            self._refused.turn_away(self.topic_partition, records, release, waiting, error)
             return
         try:
             waiting.info = info = self._log.appender.append_as_leader(
@@ -132,7 +134,7 @@ class Leader:
             if error.code is ErrorCode.INVALID_TIMESTAMP:
                 self._explain(bytes(records), error, waiting)
             else:
-                waiting.acknowledge(error)
+                waiting.acknowledge(self._refused.instead(self.topic_partition, records, error))
             return
         if info.duplicate:
             self._await_duplicate(acks, waiting)
@@ -164,6 +166,15 @@ class Leader:
             ready=True,
             transaction_version=transaction_version,
         )
+
+    def _turned_away(
+        self, records: memoryview | bytearray, release: Callable[[], None] | None, waiting: WaitingAppend
+    ) -> bool:
+        """Whether the role has ended, or a batch before this one was refused: then this one is, too."""
+        error = self.ended or self._refused.before(self._log, records)
+        if error is not None:
+            self._refused.turn_away(self.topic_partition, records, release, waiting, error)
+        return error is not None
 
     def _await_duplicate(self, acks: int, waiting: WaitingAppend) -> None:
         """Answer a retry with the offsets of the first attempt, and not earlier than that one would have been."""
@@ -355,6 +366,7 @@ class Leader:
 
     def on_write_refused(self, error: OSError) -> None:
         """Refuse what was queued; what is in the file keeps waiting for its sync."""
+        self._refused.note_shortage(self.topic_partition)
         written_offset = self._log.written_offset
         failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} could not be written: {error}")
         lost = [one for one in (*self._written, *self._committed) if one.info.last_offset >= written_offset]
@@ -395,12 +407,6 @@ class Leader:
                         "acknowledged by all in-sync replicas in time",
                     )
                 )
-
-
-def _refuse(release: Callable[[], None] | None, waiting: WaitingAppend, error: KafkaError) -> None:
-    if release is not None:
-        release()
-    waiting.acknowledge(error)
 
 
 def _demanded_codec(config: LogConfig) -> Codec | None:

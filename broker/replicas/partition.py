@@ -21,6 +21,7 @@ from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
+from stratalog.broker.replicas.refused_batches import RefusedBatches
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.watchers import Watchers
 from stratalog.hot.config import LogConfig
@@ -49,8 +50,12 @@ class Partition:
         clock: Clock,
         rework: Rework,
         asking: InSyncAsking = NO_FOLLOWERS,
+        refused: RefusedBatches | None = None,
     ) -> None:
-        """``high_watermark`` is what is known to be committed from earlier roles; there is no role yet."""
+        """``high_watermark`` is what is known to be committed from earlier roles; there is no role yet.
+
+        ``refused`` is the broker's memory of refused batches; None for one of its own.
+        """
         self.log = log_
         self.directory = directory
         self.high_watermark = high_watermark
@@ -69,6 +74,7 @@ class Partition:
         """Called when more of the log can be read by followers, the high watermark moves, or a role has begun or ended."""
         self.held_back: str | None = None
         """Why the partition takes no requests for now (rule 8: it is being compared with its archive)."""
+        self.refused = RefusedBatches(clock.monotonic) if refused is None else refused
         self._clock = clock
         self._rework = rework
         self._asking = asking

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from stratalog.broker.replicas.due_partitions import DuePartitions
+from stratalog.broker.replicas.refused_batches import RefusedBatches
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -40,13 +41,17 @@ class PartitionTable:
         "due",
         "failure_count",
         "in_contact",
+        "refused",
         "version",
     )
 
     def __init__(
-        self, image: Callable[[], ClusterImage] = lambda: EMPTY_IMAGE, in_contact: Callable[[], bool] = lambda: True
+        self,
+        image: Callable[[], ClusterImage] = lambda: EMPTY_IMAGE,
+        in_contact: Callable[[], bool] = lambda: True,
+        monotonic: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``image`` gives the cluster as it is now: all partitions, wherever they are hosted."""
+        """``image`` gives the cluster as it is now: all partitions, wherever they are hosted. ``monotonic``: seconds."""
         self._image = image
         self.in_contact = in_contact
         """Whether the controller cannot have ended this broker's session yet: where it leads, no other broker does."""
@@ -61,6 +66,8 @@ class PartitionTable:
         self._why_unopened: dict[tuple[str, int], str] = {}
         self._views_by_name: dict[tuple[str, int], UnifiedLog] = {}
         self._views_by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
+        self.refused = RefusedBatches(monotonic)
+        """Batches that were refused lately, also of partitions that were not open yet."""
         self.version = 0
         """Grows with every change; a result of an older version is stale."""
         self.failure_count = 0

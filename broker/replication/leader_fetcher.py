@@ -12,7 +12,6 @@ from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.log_position import LogPosition
-from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replication.correcting import Correcting
 from stratalog.broker.replication.fetching import Fetching, FetchLimits
 from stratalog.broker.replication.fetching_events import (
@@ -29,6 +28,7 @@ from stratalog.broker.replication.fetching_events import (
     Ticked,
 )
 from stratalog.broker.replication.tier_start import Submit
+from stratalog.broker.requests.replication_throttle import ReplicationThrottle
 from stratalog.broker.runtime.alarm import Alarm
 from stratalog.broker.runtime.slices import SLICE_SECONDS
 from stratalog.metadata.image.partition_index import PartitionKey

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.replicas.follower import Follower
-from stratalog.broker.replicas.replication_throttle import ReplicationThrottle
 from stratalog.broker.replication.fetching import FetchLimits
 from stratalog.broker.replication.in_sync_asking import InSyncAsks
 from stratalog.broker.replication.leader_fetcher import LeaderFetcher
 from stratalog.broker.replication.tier_start import Submit
+from stratalog.broker.requests.replication_throttle import ReplicationThrottle
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.image.partition_index import PartitionKey
 

@@ -20,7 +20,7 @@ _LOOK_AGAIN_MS: Final = 1000
 
 
 class Throttle(Protocol):
-    """The follower's throttle: `stratalog.broker.replicas.replication_throttle.ReplicationThrottle`."""
+    """The follower's throttle: `stratalog.broker.requests.replication_throttle.ReplicationThrottle`."""
 
     def is_key_throttled(self, key: PartitionKey, /) -> bool:
         """Whether this broker's replica of the partition is named as throttled."""

@@ -7,7 +7,7 @@ import pytest
 
 from sim.trace import Trace
 from sim.under.loop import VirtualLoop
-from stratalog.broker.replicas.cleaner_process import REST_SECONDS, CleanerProcess
+from stratalog.broker.workers.cleaner_process import REST_SECONDS, CleanerProcess
 
 
 class Spawned:

@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.broker.control.dynamic_config import effective_config
-from stratalog.broker.replicas.replication_throttle import ReplicationThrottle, ThrottledSide
+from stratalog.broker.requests.replication_throttle import ReplicationThrottle, ThrottledSide
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import load_config
 from stratalog.metadata.image.configs_image import ResourceType

@@ -1,0 +1,143 @@
+"""Batches of idempotent producers that were refused: those behind them, which are on their way already, are refused likewise.
+
+A producer has several batches under way. When the reason of a refusal passes between two of them, the later one finds a log that can
+take it:
+
+- Of a producer that the log does not know any first sequence is taken, as in Kafka. The refused batch would be out of
+  order for ever, and librdkafka takes a later batch's acknowledgement for its own: an acknowledged record is lost.
+- Of a known producer it is out of order. librdkafka then begins a new epoch and sends all again, also a batch whose answer it has
+  missed and that is in the log: the record is there twice.
+
+With the answer of the batch before it, which may be tried again, it comes again behind that one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from stratalog.broker.replicas.waiting_append import WaitingAppend
+from stratalog.hot.log.log import Log
+from stratalog.wire.batch import HEADER_BYTES, read_header
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["RefusedBatches"]
+
+_BATCHES_MAX: Final = 10_000
+REMEMBERED_SECONDS: Final = 10.0
+"""After the last refusal. A producer that has given the batch up is answered as by Kafka then."""
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Reasons that may have passed when the next batch comes."""
+_ALL: Final = -1
+"""The producer id for a log that had no room: which batches were refused is not known then."""
+
+
+class _Refused(NamedTuple):
+    epoch: int
+    base_sequence: int
+    code: ErrorCode
+    until: float
+
+
+class RefusedBatches:
+    """Those of one broker."""
+
+    __slots__ = ("_monotonic", "batches")
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self.batches: OrderedDict[tuple[TopicPartition, int], _Refused] = OrderedDict()
+        """The first refused batch of each producer in each partition, the latest refusal last; empty nearly always."""
+
+    def note(self, partition: TopicPartition, records: memoryview | bytearray, error: KafkaError) -> None:
+        """A batch was refused, and is not in the log."""
+        if error.code not in _PASSING or len(records) < HEADER_BYTES:
+            return
+        header = read_header(records)
+        if header.producer_id < 0 or header.base_sequence < 0:
+            return
+        key = partition, header.producer_id
+        before = self.batches.get(key)
+        if before is not None and before.epoch == header.producer_epoch and before.base_sequence < header.base_sequence:
+            return
+        self._put(
+            key,
+            _Refused(header.producer_epoch, header.base_sequence, error.code, self._monotonic() + REMEMBERED_SECONDS),
+        )
+
+    def note_shortage(self, partition: TopicPartition) -> None:
+        """Batches that were queued found no room on the disk, and are forgotten."""
+        self._put(
+            (partition, _ALL), _Refused(0, 0, ErrorCode.KAFKA_STORAGE_ERROR, self._monotonic() + REMEMBERED_SECONDS)
+        )
+
+    def turn_away(
+        self,
+        partition: TopicPartition,
+        records: memoryview | bytearray,
+        release: Callable[[], None] | None,
+        waiting: WaitingAppend,
+        error: KafkaError,
+    ) -> None:
+        """Refuse a batch, and give its buffer back."""
+        self.note(partition, records, error)
+        if release is not None:
+            release()
+        waiting.acknowledge(error)
+
+    def before(self, log_: Log, records: memoryview | bytearray) -> KafkaError | None:
+        """The refusal of a batch behind one that was refused; None for any other, and for that one when it comes again.
+
+        A refused batch that is in the log has been sent to another leader.
+        """
+        if len(records) < HEADER_BYTES:
+            return None
+        header = read_header(records)
+        partition = log_.topic_partition
+        key = partition, header.producer_id
+        refused = self.batches.get(key)
+        if refused is None:
+            return None
+        entry = log_.producer_state.entries.get(header.producer_id)
+        is_there = (
+            entry is not None and entry.producer_epoch == refused.epoch and entry.last_sequence >= refused.base_sequence
+        )
+        if self._monotonic() >= refused.until or header.producer_epoch != refused.epoch or is_there:
+            del self.batches[key]
+            return None
+        if header.base_sequence <= refused.base_sequence:
+            if header.base_sequence == refused.base_sequence:
+                del self.batches[key]
+            return None
+        return _again(partition, header.producer_id, refused)
+
+    def instead(self, partition: TopicPartition, records: memoryview | bytearray, error: KafkaError) -> KafkaError:
+        """The answer to a batch that the log refuses: behind one that found no room it is not out of order for good."""
+        short = self.batches.get((partition, _ALL))
+        if short is None or error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return error
+        if self._monotonic() >= short.until:
+            del self.batches[partition, _ALL]
+            return error
+        return _again(partition, read_header(records).producer_id, short)
+
+    def _put(self, key: tuple[TopicPartition, int], refused: _Refused) -> None:
+        self.batches[key] = refused
+        self.batches.move_to_end(key)
+        if len(self.batches) > _BATCHES_MAX:
+            self.batches.popitem(last=False)
+
+
+def _again(partition: TopicPartition, producer_id: int, refused: _Refused) -> KafkaError:
+    why = f"a batch of producer {producer_id} for {partition} was refused with {refused.code.name}, and has to come again before this one"
+    return KafkaError(refused.code, why)

@@ -1,0 +1,137 @@
+"""Batches that follow a refused one of their producer."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stratalog.broker.replicas.refused_batches import REMEMBERED_SECONDS, RefusedBatches
+from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+AWAY = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0 is led elsewhere")
+
+
+@pytest.fixture
+def batch(new_batch):
+    """A batch of producer 7."""
+
+    def make(sequence, *, epoch=0, producer_id=7):
+        return new_batch(b"v", producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+    return make
+
+
+class Rig:
+    """The memory of a broker, with a clock and a log that knows ``known`` producers."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.refused = RefusedBatches(lambda: self.now)
+        self.known = {}
+        self.log = SimpleNamespace(topic_partition=PLACE, producer_state=SimpleNamespace(entries=self.known))
+
+    def before(self, records):
+        """The code of the refusal; None if the batch may come."""
+        error = self.refused.before(self.log, records)
+        return None if error is None else error.code
+
+
+@pytest.fixture
+def rig():
+    """One."""
+    return Rig()
+
+
+def test_what_follows_a_refused_batch_gets_its_answer_until_that_one_comes_again(rig, batch):
+    """Of an unknown producer any sequence would be taken."""
+    rig.refused.note(PLACE, batch(0), AWAY)
+    rig.refused.note(PLACE, batch(1), AWAY)
+    assert rig.before(batch(1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.before(batch(2)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.before(batch(0)) is None
+    assert rig.before(batch(1)) is None
+    assert not rig.refused.batches
+
+
+def test_what_was_taken_before_the_refused_batch_may_come_again(rig, batch):
+    """Its answer was lost."""
+    rig.refused.note(PLACE, batch(5), AWAY)
+    assert rig.before(batch(4)) is None
+    assert rig.before(batch(6)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("code", "remembered"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, True),
+        (ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, False),
+        (ErrorCode.REQUEST_TIMED_OUT, False),
+        (ErrorCode.MESSAGE_TOO_LARGE, False),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False),
+    ],
+)
+def test_only_reasons_that_pass_are_remembered(rig, batch, code, remembered):
+    """A batch that is in the log, or never will be, holds up no other."""
+    rig.refused.note(PLACE, batch(0), KafkaError(code, "why"))
+    assert rig.before(batch(1)) is (code if remembered else None)
+
+
+def test_other_partitions_producers_and_epochs_are_not_held_up(rig, batch):
+    """A new epoch begins its sequences anew."""
+    rig.refused.note(TopicPartition("t", 1), batch(0), AWAY)
+    rig.refused.note(PLACE, batch(0, producer_id=8), AWAY)
+    rig.refused.note(PLACE, batch(-1, producer_id=-1), AWAY)
+    rig.refused.note(PLACE, b"short", AWAY)
+    assert rig.before(batch(1)) is None
+    rig.refused.note(PLACE, batch(0), AWAY)
+    assert rig.before(batch(3, epoch=1)) is None
+    assert rig.before(batch(1)) is None  # the old epoch is over
+    assert rig.before(b"short") is None
+
+
+def test_a_batch_that_another_leader_has_taken_holds_up_no_other(rig, batch):
+    """The log came from there; a log that has only what was before it has not."""
+    rig.refused.note(PLACE, batch(3), AWAY)
+    rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=2)
+    assert rig.before(batch(4)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=3)
+    assert rig.before(batch(4)) is None
+
+
+def test_a_refused_batch_that_does_not_come_again_is_forgotten(rig, batch):
+    """Each refusal counts anew."""
+    rig.refused.note(PLACE, batch(0), AWAY)
+    rig.now = REMEMBERED_SECONDS - 1
+    rig.refused.note(PLACE, batch(0), AWAY)
+    rig.now = 2 * REMEMBERED_SECONDS - 1.5
+    assert rig.before(batch(1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    rig.now = 2 * REMEMBERED_SECONDS
+    assert rig.before(batch(1)) is None
+
+
+def test_batches_behind_those_that_found_no_room_are_not_out_of_order_for_good(rig, batch):
+    """They come again behind them; any other refusal stays."""
+    gap, other = (
+        KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap"),
+        KafkaError(ErrorCode.INVALID_RECORD, "bad"),
+    )
+    assert rig.refused.instead(PLACE, batch(3), gap) is gap
+    rig.refused.note_shortage(PLACE)
+    assert rig.refused.instead(PLACE, batch(3), gap).code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert rig.refused.instead(PLACE, batch(3), other) is other
+    assert rig.refused.instead(TopicPartition("t", 1), batch(3), gap) is gap
+    rig.now = REMEMBERED_SECONDS
+    assert rig.refused.instead(PLACE, batch(3), gap) is gap
+    assert not rig.refused.batches
+
+
+def test_the_memory_is_bounded(rig, batch):
+    """A stranger may have any number of producer ids."""
+    for number in range(10_050):
+        rig.refused.note(TopicPartition("t", number), batch(0), AWAY)
+    assert len(rig.refused.batches) == 10_000
+    assert TopicPartition("t", 10_049) in {place for place, _ in rig.refused.batches}
