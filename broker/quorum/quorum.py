@@ -248,6 +248,7 @@ class Quorum:
         self._parts.snapshotting.close()
         self._exchange.close()
         self._proposals.fail(self._not_controller("this node is stopping"))
+        self._state.close()
         self._beside.cancel()
         self._news.wake()
 
