@@ -373,18 +373,19 @@ class HostedPartitions:
             log.error("%s", unified.missing_sentence(missing))
 
     def _note_loss(self, opened: OpenedLog, state: PartitionImage) -> None:
-        """A replica whose log ends below its mark, or has a hole, may not be elected for what it had."""
+        """A replica that lacks what it had synced, and may have told its leader, is not elected for what it had.
+
+        Its log ends below its mark or below the recovery point, or has a hole.
+        """
         log_, node_id = opened.log, self._services.node_id
         mark = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
         has_hole = any(True for _ in log_.missing_ranges())
-        if len(state.replicas) == 1 or not (has_hole or log_.log_end_offset < mark):
+        ends_early = log_.log_end_offset < mark or log_.recovery.has_lost_flushed
+        if len(state.replicas) == 1 or not (has_hole or ends_early):
             return
-        text = "%s has lost records that were committed: it ends at %d, its mark was %d"
+        text = "%s has lost records that may have been acknowledged: it ends at %d, its mark was %d"
         log.error(text, log_.topic_partition, log_.log_end_offset, mark)
-        ends_early = log_.log_end_offset < mark and node_id in {
-            *state.in_sync_replicas,
-            *state.eligible_leader_replicas,
-        }
+        ends_early = ends_early and node_id in {*state.in_sync_replicas, *state.eligible_leader_replicas}
         if ends_early or (has_hole and is_given_up(state, node_id) and not self._placing.is_told):
             self._services.on_data_lost()
 

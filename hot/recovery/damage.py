@@ -153,7 +153,7 @@ def keep_damaged(
             report.tail_offset, report.reason = end_offset, reason
             report.tail_is_short = _header_at(rest, 0) is None
         return end_offset
-    report.damaged_offset, report.reason = end_offset, reason
+    report.damaged_offset, report.reason, report.has_lost_flushed = end_offset, reason, lost_flushed
     resume = end_offset
     if lost_flushed:
         resume = max(recovery_point, later_end or 0, _end_behind(segments[number + 1 :], place))

@@ -82,6 +82,8 @@ class RecoveryReport:
     """The first offset that could not be read where more than a torn tail was lost."""
     resume_offset: int | None = None
     """Where the log goes on after damage: above every offset that was flushed before."""
+    has_lost_flushed: bool = False
+    """Whether that is below the recovery point: what was lost had been synced."""
     reason: str = ""
     """The fault at ``damaged_offset``."""
     quarantine: str | None = None

@@ -227,6 +227,7 @@ def _recover(loading: _Loading) -> None:
             if loading.request.refuse_damage:
                 raise refusal(f"{loading.base}: {reason}")
             loading.report.damaged_offset, loading.report.reason = loading.end_offset, reason
+            loading.report.has_lost_flushed = True
             loading.report.resume_offset = point
             _resume_above(loading, point)
 

@@ -157,6 +157,19 @@ def test_a_replica_ends_before_damage_and_goes_on_as_its_leader_does(closed, is_
     log = closed.open(CONFIG, clean=False, recovery_point=34, others_have_it=True)
     assert (log.recovery.damaged_offset, log.recovery.resume_offset, log.log_end_offset) == (32, 32, 32)
     assert log.recovery.quarantine
+    assert log.recovery.has_lost_flushed
+
+
+def test_flushed_records_are_lost_below_the_recovery_point_alone(closed):
+    """Above it they may never have been synced, and a power cut leaves such an end; a cut that a follower made is none."""
+    tail = path(closed, 30)
+    data = bytearray(tail.read_bytes())
+    data[-5] ^= 1
+    tail.write_bytes(data)
+    assert not closed.open(CONFIG, clean=False, recovery_point=32, others_have_it=True).recovery.has_lost_flushed
+    tail.write_bytes(b"")
+    log = closed.open(CONFIG, clean=False, recovery_point=31, others_have_it=True)
+    assert (log.log_end_offset, log.recovery.has_lost_flushed) == (30, True)
 
 
 def test_flushed_offsets_that_are_lost_are_never_given_again(closed):
