@@ -80,6 +80,7 @@ class ReplicaState:
         "epoch_start_offset",
         "high_watermark",
         "in_sync",
+        "is_recovering",
         "leader_end_offset",
         "leader_epoch",
         "local_broker_epoch",
@@ -101,6 +102,7 @@ class ReplicaState:
         partition_epoch: int = 0,
         min_insync_replicas: int = 1,
         local_broker_epoch: int = NO_BROKER_EPOCH,
+        is_recovering: bool = False,
         now_ms: int = 0,
     ) -> None:
         """``now_ms`` counts from any fixed moment and never goes back."""
@@ -114,6 +116,8 @@ class ReplicaState:
         """The leader's own vote: its log end, or what is flushed of it under sync on ack."""
         self.high_watermark = min(high_watermark, leader_end_offset)
         self.in_sync: tuple[int, ...] = tuple(in_sync)
+        self.is_recovering = is_recovering
+        """Whether the metadata log has this leader as elected uncleanly, and has not heard that it has recovered (KIP-704)."""
         self.min_insync_replicas = min_insync_replicas
         self._followers = {broker: FollowerState(last_caught_up_ms=now_ms) for broker in replicas if broker != local_id}
         self._pending: IsrChange | None = None
@@ -283,6 +287,15 @@ class ReplicaState:
             return None
         return self._begin_change(kept, grows=False)
 
+    def recovered(self) -> IsrChange | None:
+        """The present set, to be asked for when the leader has recovered from an unclean election.
+
+        Every request says so; this one is for a set that does not change. None without need, or while a change is under way.
+        """
+        if not self.is_recovering or self._pending is not None:
+            return None
+        return self._begin_change(self.in_sync, grows=False)
+
     def ask_again(self) -> IsrChange | None:
         """One more copy of the change that is under way, whose answer did not come or did not decide it."""
         if self._pending is not None:
@@ -296,11 +309,13 @@ class ReplicaState:
         min_insync_replicas: int,
         *,
         replicas: Iterable[int] | None = None,
+        is_recovering: bool = False,
         now_ms: int = 0,
     ) -> bool:
         """The metadata log has this set, with the ``min.insync.replicas`` of the same image. True if the mark moved.
 
         ``replicas`` is the assignment there, which a reassignment changes without a new leader epoch; None if it stays.
+        ``is_recovering`` is as the attribute.
 
         The set is taken from the log alone, not from the answer to a change: the answer may overtake an image that
         raises ``min.insync.replicas``, and the mark would pass what the new number protects.
@@ -308,7 +323,7 @@ class ReplicaState:
         self.min_insync_replicas = min_insync_replicas
         if partition_epoch > self.partition_epoch:
             self.in_sync = tuple(in_sync)
-            self.partition_epoch = partition_epoch
+            self.partition_epoch, self.is_recovering = partition_epoch, is_recovering
             self._pending = self._retraction = None
             if replicas is not None:
                 self._assign(replicas, now_ms)

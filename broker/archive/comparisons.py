@@ -70,7 +70,9 @@ class Comparisons:
         ``state`` is the checkpoint of the archive's bounds; None if there is none.
         """
         suspect = self._ports.checkpoints.is_suspect(archive.unified)
-        reconciling = self._new(archive, state, lost=led is Led.LOST)
+        if led is Led.UNCLEAN:  # it may have led before in this run
+            state = _state_of(archive) or state
+        reconciling = self._new(archive, state, led)
         complete = led is Led.TAKEN_OVER  # a member of the in-sync set has all that was committed, and so archived
         if led is not Led.CREATED and (suspect or (not complete and reconciling.needed())):
             # A log that was served all the time goes on; it stops only if its archive turns out to know better.
@@ -129,9 +131,7 @@ class Comparisons:
         return [(unified, reconciling) for unified, reconciling in self.running.items() if reconciling.waits_for]
 
     def _compare(self, archive: Archive, *, hold: bool) -> None:
-        remote = archive.remote
-        state = RemoteLogState(remote.start_offset, remote.end_offset, remote.size_bytes) if remote.known else None
-        self._start(archive, self._new(archive, state, lost=False), hold=hold)
+        self._start(archive, self._new(archive, _state_of(archive)), hold=hold)
 
     def _start(self, archive: Archive, reconciling: Reconciling, *, hold: bool) -> None:
         unified = archive.unified
@@ -154,7 +154,7 @@ class Comparisons:
             for unified in agreed:
                 self._ports.transactions.judge(unified, partial(self._ports.checkpoints.clear, unified))
 
-    def _new(self, archive: Archive, state: RemoteLogState | None, *, lost: bool) -> Reconciling:
+    def _new(self, archive: Archive, state: RemoteLogState | None, led: Led = Led.RECONFIGURED) -> Reconciling:
         ports = self._ports
         return Reconciling(
             archive.unified,
@@ -164,7 +164,8 @@ class Comparisons:
             submit=ports.submit,
             now_ms=ports.now_ms,
             checkpoint=state,
-            lost=lost,
+            lost=led is Led.LOST,
+            elected_uncleanly=led is Led.UNCLEAN,
             later=ports.later,
             timeline=self._timeline(archive.unified),
         )
@@ -193,3 +194,8 @@ class Comparisons:
             compared=lambda: self._agreed.append(unified),
             restarts=ports.transactions.retire_producers,
         )
+
+
+def _state_of(archive: Archive) -> RemoteLogState | None:
+    remote = archive.remote
+    return RemoteLogState(remote.start_offset, remote.end_offset, remote.size_bytes) if remote.known else None

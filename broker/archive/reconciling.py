@@ -67,6 +67,7 @@ class Reconciling:
         now_ms: Callable[[], int],
         checkpoint: RemoteLogState | None,
         lost: bool,
+        elected_uncleanly: bool = False,
         later: Callable[[float, Callable[[], None]], object],
         timeline: TimelinePorts | None = None,
     ) -> None:
@@ -78,7 +79,7 @@ class Reconciling:
         self._submit = submit
         self._now_ms = now_ms
         self._checkpoint = checkpoint
-        self._lost = lost
+        self._lost, self._elected_uncleanly = lost, elected_uncleanly
         self._later = later
         self._timeline = timeline
         self._partition = PartitionId(
@@ -96,7 +97,7 @@ class Reconciling:
         return must_reconcile(
             remote_end_checkpoint=None if self._checkpoint is None else self._checkpoint.remote_end_offset,
             log_end_offset=log_.log_end_offset,
-            elected_uncleanly=False,
+            elected_uncleanly=self._elected_uncleanly,
             stopped_uncleanly=log_.recovery.segments_checked > 0 and log_.config.flush_messages > 1,
             wiped=self._lost,
         )

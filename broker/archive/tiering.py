@@ -222,14 +222,15 @@ class Tiering:
         """Attach a partition that is led, or take its changed settings or leader epoch."""
         archive = self._archives.get(unified)
         if archive is not None:
-            if led is not Led.RENEWED:
+            if led is Led.RECONFIGURED:
                 archive.configured()
             elif unified not in self._comparisons.running:  # a comparison renews the archive itself
-                self._renew(unified)
+                archive = self._renew(unified)
+                if led is Led.UNCLEAN:
+                    self._comparisons.begin(archive, None, led)
             return
-        config = unified.log.config
         state = self._checkpoints.state_of(unified)
-        if not self.config.tiering_enabled or not (config.remote_storage_enable or state):
+        if not self.config.tiering_enabled or not (unified.log.config.remote_storage_enable or state):
             return
         if led is Led.TAKEN_OVER:
             state = None  # of an earlier leadership, if there is one

@@ -20,7 +20,7 @@ from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
-from stratalog.broker.replicas.led import Led, why_led
+from stratalog.broker.replicas.led import Led, why_led, why_opened
 from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog, first_high_watermark
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.replicas.partition import Partition
@@ -35,7 +35,7 @@ from stratalog.hot.replica_state import NO_BROKER_EPOCH
 from stratalog.metadata.image.directory_ids import UNASSIGNED
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.partition_index import PartitionKey
-from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
+from stratalog.metadata.image.topics_image import LeaderRecovery, PartitionImage, TopicImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -197,7 +197,9 @@ class HostedPartitions:
             self._lead(unified.partition, state)
             self._services.on_led(unified, led)
         else:
-            unified.partition.leader.in_sync_changed(state.in_sync_replicas, state.partition_epoch, state.replicas)
+            unified.partition.leader.in_sync_changed(
+                state.in_sync_replicas, state.partition_epoch, state.replicas, is_recovering=self._is_recovering(state)
+            )
 
     def _remove(self, unified: UnifiedLog, state: PartitionImage) -> None:
         """A committed record gives the partition to other brokers, which have all of it: its files go here."""
@@ -366,7 +368,7 @@ class HostedPartitions:
         self._placing.tell(unified, state)
         self._opening.sync_recovered(opened, partition)  # the first append waits for it
         if leads:
-            services.on_led(unified, opened.led)
+            services.on_led(unified, why_opened(state, opened.led))
         elif state.leader >= 0:
             self._copy(unified, state)
         for missing in opened.log.missing_ranges():
@@ -397,7 +399,12 @@ class HostedPartitions:
             in_sync=state.in_sync_replicas,
             partition_epoch=state.partition_epoch,
             broker_epoch=NO_BROKER_EPOCH if self._services.copying is None else self._services.copying.broker_epoch,
+            is_recovering=self._is_recovering(state),
         )
+
+    def _is_recovering(self, state: PartitionImage) -> bool:
+        """Whether the controller is to hear that the leader has recovered; a broker that is a cluster by itself has none to tell."""
+        return self._services.copying is not None and state.leader_recovery is LeaderRecovery.RECOVERING
 
     def _delete(self, unified: UnifiedLog) -> None:
         services = self._services

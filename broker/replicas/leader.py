@@ -201,14 +201,16 @@ class Leader:
             self._advance(self._log.written_offset)  # what has waited for a sync waits no longer
 
     def in_sync_changed(
-        self, in_sync: Iterable[int], partition_epoch: int, replicas: Iterable[int] | None = None
+        self, in_sync: Iterable[int], epoch: int, replicas: Iterable[int] | None = None, *, is_recovering: bool = False
     ) -> None:
         """The image has this in-sync set in this leader epoch; the settings of the log are of the same image.
 
-        ``replicas`` is the assignment of the image; None if it stays.
+        ``epoch`` is the partition epoch, ``replicas`` the assignment; None if it stays. ``is_recovering``: by the image.
         """
-        before, minimum = len(self.state.in_sync), self._log.config.min_insync_replicas
-        if self.state.isr_changed(in_sync, partition_epoch, minimum, replicas=replicas, now_ms=self._now_ms()):
+        before, minimum, now_ms = len(self.state.in_sync), self._log.config.min_insync_replicas, self._now_ms()
+        if self.state.isr_changed(
+            in_sync, epoch, minimum, replicas=replicas, is_recovering=is_recovering, now_ms=now_ms
+        ):
             self._mark_moved()
         if len(self.state.in_sync) != before:
             self._asking.changed(before, len(self.state.in_sync))
@@ -320,6 +322,13 @@ class Leader:
         else:
             self.look_for_joiners()
 
+    def _report_recovered(self) -> None:
+        """An unclean leader has recovered when its log is not, or no longer, compared with its archive: report it (KIP-704)."""
+        partition = self._partition
+        change = self.state.recovered() if partition.held_back is None and partition.directory.offline is None else None
+        if change is not None:
+            self._asking.ask(self, change)
+
     def in_sync_refused(self, change: IsrChange, code: ErrorCode) -> None:
         """The controller has refused a change, as `ReplicaState.isr_change_refused`."""
         before = self.state.retraction
@@ -396,6 +405,8 @@ class Leader:
 
     def tick(self, now: float) -> None:
         """Time-outs of ``acks=-1``: those whose deadline is not after ``now``, in monotonic seconds."""
+        if self.state.is_recovering:
+            self._report_recovered()
         if self._committed and any(waiting.deadline <= now for waiting in self._committed):
             late = [waiting for waiting in self._committed if waiting.deadline <= now]
             self._committed = deque(waiting for waiting in self._committed if waiting.deadline > now)

@@ -6,7 +6,7 @@ from enum import Enum
 
 from stratalog.metadata.image.topics_image import LeaderRecovery, PartitionImage
 
-__all__ = ["Led", "why_led"]
+__all__ = ["Led", "why_led", "why_opened"]
 
 
 class Led(Enum):
@@ -20,6 +20,8 @@ class Led(Enum):
     """It has a past, but its log is not there: the disk was replaced or wiped."""
     RENEWED = "renewed"
     """It was led before, and is led under a new leader epoch: work of the old epoch has ended."""
+    UNCLEAN = "elected uncleanly"
+    """It may lack what was committed, and has not recovered so far: its archive knows better."""
     TAKEN_OVER = "taken over"
     """It was copied from its leader until now, as a member of the in-sync set: its log has all that was committed."""
     RECONFIGURED = "reconfigured"
@@ -28,6 +30,12 @@ class Led(Enum):
 
 def why_led(state: PartitionImage, *, was_led: bool) -> Led:
     """Why a partition that is open already is led from now on."""
-    if was_led or len(state.replicas) == 1:
-        return Led.RENEWED
-    return Led.TAKEN_OVER if state.leader_recovery is LeaderRecovery.RECOVERED else Led.OPENED
+    if state.leader_recovery is LeaderRecovery.RECOVERING:
+        return Led.UNCLEAN
+    return Led.RENEWED if was_led or len(state.replicas) == 1 else Led.TAKEN_OVER
+
+
+def why_opened(state: PartitionImage, opened: Led) -> Led:
+    """Why a partition that has just been opened is led; ``opened`` is what its directory says about its past."""
+    is_unclean = state.leader_recovery is LeaderRecovery.RECOVERING and opened is not Led.LOST
+    return Led.UNCLEAN if is_unclean else opened

@@ -185,9 +185,11 @@ class Partition:
         in_sync: Iterable[int],
         partition_epoch: int = 0,
         broker_epoch: int = NO_BROKER_EPOCH,
+        is_recovering: bool = False,
     ) -> None:
         """Lead in a new epoch, which begins at the log end, with a role that knows nothing of earlier ones.
 
+        ``is_recovering``: the metadata log has the leader as elected uncleanly, and not as recovered.
         Appends that wait in the role before fail with NOT_LEADER_OR_FOLLOWER; waiting readers look again.
         """
         before = self.leader
@@ -208,6 +210,7 @@ class Partition:
             partition_epoch=partition_epoch,
             min_insync_replicas=self.log.config.min_insync_replicas,
             local_broker_epoch=broker_epoch,
+            is_recovering=is_recovering,
             now_ms=self._now_ms(),
         )
         self.log.assign_leader_epoch(leader_epoch)
@@ -234,6 +237,7 @@ class Partition:
             partition_epoch=before.partition_epoch,
             min_insync_replicas=before.min_insync_replicas,
             local_broker_epoch=before.local_broker_epoch,
+            is_recovering=before.is_recovering,
             now_ms=self._now_ms(),
         )
         self._begin(state, f"{self.topic_partition} went on from its archive")

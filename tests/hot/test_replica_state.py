@@ -341,3 +341,22 @@ def test_a_change_that_was_refused_ends_when_the_controller_is_heard_again(event
         world.step("decide", 1)
         world.step("see", len(world.granted) - 1)
     assert world.leader.pending is None
+
+
+def test_a_leader_that_has_recovered_asks_for_its_set_once():
+    """A set that never changes would leave it RECOVERING for ever; the metadata log ends that, and the request with it."""
+    state = leader(in_sync=(1,), is_recovering=True, local_broker_epoch=9)
+    change = state.recovered()
+    assert change == IsrChange((InSyncReplica(1, 9),), 0, grows=False)
+    assert state.recovered() is None
+    state.isr_changed((1,), 1, 1)
+    assert (state.is_recovering, state.pending, state.recovered()) == (False, None, None)
+
+
+def test_a_leader_that_was_elected_cleanly_has_nothing_to_recover():
+    """Nor does one whose change of the set is under way ask for two at once: that one says it as well."""
+    assert leader(in_sync=(1,)).recovered() is None
+    state = leader(in_sync=(1,), is_recovering=True)
+    state.follower_fetched(2, 0, leader_log_end_offset=0, now_ms=1)
+    assert state.expansion(2) is not None
+    assert state.recovered() is None

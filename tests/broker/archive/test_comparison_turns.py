@@ -6,6 +6,7 @@ import pytest
 
 from stratalog.broker.archive.comparisons import ComparisonPorts, Comparisons
 from stratalog.broker.replicas.led import Led
+from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.messages import commands
 from stratalog.wire.topic import TopicPartition
@@ -235,3 +236,11 @@ def test_transactions_are_judged_when_the_last_comparison_is_given_up(rig):
     rig.answer(DELETED)
     rig.comparisons.forget(rig.unified)
     assert judged == [other]
+
+
+@pytest.mark.parametrize(("led", "is_compared"), [(Led.UNCLEAN, True), (Led.OPENED, False), (Led.TAKEN_OVER, False)])
+def test_an_unclean_leader_is_compared_whatever_it_knew_of_its_archive(rig, led, is_compared):
+    """Others have led since it knew that: its log may end above what was archived then, and part from it all the same."""
+    rig.comparisons.begin(rig.archive, RemoteLogState(0, 5, 1), led)
+    assert bool(rig.queue) is is_compared
+    assert bool(rig.partition.held_back) is is_compared
