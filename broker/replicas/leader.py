@@ -17,6 +17,7 @@ from typing import Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter, LogOwner
 from stratalog.broker.replicas.in_sync import InSyncAsking
+from stratalog.broker.replicas.log_settings import demanded_codec
 from stratalog.broker.replicas.refused_batches import RefusedBatches
 from stratalog.broker.replicas.waiting_append import Acknowledge, CallingBack, HeldAppend, WaitingAppend, ended_by
 from stratalog.broker.runtime.clock import Clock
@@ -218,7 +219,7 @@ class Leader:
 
     def _demand(self, config: LogConfig) -> None:
         """Set the demands of the topic's settings on a batch beyond a good header."""
-        self._codec = _demanded_codec(config)
+        self._codec = demanded_codec(config)
         self._keys_required = config.compacted
         self._demanding = self._codec is not None or self._keys_required
 
@@ -418,9 +419,3 @@ class Leader:
                         "acknowledged by all in-sync replicas in time",
                     )
                 )
-
-
-def _demanded_codec(config: LogConfig) -> Codec | None:
-    if config.compression_type == "producer":
-        return None
-    return Codec.NONE if config.compression_type == "uncompressed" else Codec[config.compression_type.upper()]

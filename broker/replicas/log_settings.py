@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from stratalog.hot.config import LogConfig
 from stratalog.metadata.settings.configs import ConfigEntry
+from stratalog.wire.compression import Codec
 
-__all__ = ["log_config"]
+__all__ = ["demanded_codec", "log_config"]
 
 _SAME_NAME = {
     "segment_bytes": "segment.bytes",
@@ -64,3 +65,10 @@ def log_config(entries: Mapping[str, ConfigEntry], dice: random.Random) -> LogCo
         segment_jitter_ms=dice.randrange(limit_ms) if limit_ms > 0 else 0,
         **values,  # type: ignore[arg-type]  # the catalogue's types were checked when the values were parsed
     )
+
+
+def demanded_codec(config: LogConfig) -> Codec | None:
+    """The codec that the topic demands; None if it takes batches as their producers compress them."""
+    if config.compression_type == "producer":
+        return None
+    return Codec.NONE if config.compression_type == "uncompressed" else Codec[config.compression_type.upper()]
