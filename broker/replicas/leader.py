@@ -385,8 +385,6 @@ class Leader:
         for waiting in lost:
             waiting.acknowledge(failure)
 
-    # -- ends of waiting ------------------------------------------------------------------------------------
-
     def fail_waiting(self, failure: KafkaError) -> None:
         """Answer every append that waits, at whatever stage, with ``failure``."""
         for queue in (self._written, self._committed):

@@ -3,9 +3,9 @@
 A producer has several batches under way. When the reason of a refusal passes between two of them, the later one finds a log that can
 take it:
 
-- Of a producer that the log does not know any first sequence is taken, as in Kafka. The refused batch would be out of
+- A producer that the log does not know may begin with any sequence, as in Kafka. The refused batch would be out of
   order for ever, and librdkafka takes a later batch's acknowledgement for its own: an acknowledged record is lost.
-- Of a known producer it is out of order. librdkafka then begins a new epoch and sends all again, also a batch whose answer it has
+- For a known producer it is out of order. librdkafka then begins a new epoch and sends all again, also a batch whose answer it has
   missed and that is in the log: the record is there twice.
 
 With the answer of the batch before it, which may be tried again, it comes again behind that one.

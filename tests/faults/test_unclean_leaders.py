@@ -91,7 +91,7 @@ def test_an_unclean_leader_recovers_though_its_set_never_changes(elected):
 
 
 def test_an_unclean_leader_that_led_before_goes_on_at_its_archive(elected):
-    """What it knew of the archive then ends below its log; others have archived more since. Nothing archived is lost."""
+    """The archive that it knew then ends below its log; others have archived more since. No archived record is lost."""
     first, second = elected.begin({**CONFIGS, **TIERED})
     elected.nodes[first].wait_until(lambda: elected.archived_end(first) == 1)
     elected.nodes[first].stop()  # the other one leads now, and archives more

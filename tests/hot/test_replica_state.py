@@ -354,7 +354,7 @@ def test_a_leader_that_has_recovered_asks_for_its_set_once():
 
 
 def test_a_leader_that_was_elected_cleanly_has_nothing_to_recover():
-    """Nor does one whose change of the set is under way ask for two at once: that one says it as well."""
+    """One whose change of the set is under way does not ask for two at once: that one says it as well."""
     assert leader(in_sync=(1,)).recovered() is None
     state = leader(in_sync=(1,), is_recovering=True)
     state.follower_fetched(2, 0, leader_log_end_offset=0, now_ms=1)

@@ -379,42 +379,6 @@ def test_a_follower_whose_broker_is_registered_anew_does_not_join_by_what_was_fe
     assert it.asking.asked == []
 
 
-def test_a_batch_behind_one_that_too_few_replicas_refused_is_refused_likewise(bench, new_batch):
-    """The set has grown in between. From an unknown producer any sequence would be taken, and its first batch be lost."""
-    it = bench(replicas=(1, 2), min_insync_replicas=2)
-    made = [
-        new_batch(b"v", timestamp_ms=1_700_000_000_000, producer_id=7, producer_epoch=0, base_sequence=number)
-        for number in range(3)
-    ]
-    it.append("first", bytearray(made[0]), acks=-1)
-    it.partition.log.update_config(LogConfig(min_insync_replicas=1))
-    it.partition.update_config(LogConfig(min_insync_replicas=1))
-    it.append("second", bytearray(made[1]), acks=-1)
-    assert it.codes() == dict.fromkeys(("first", "second"), ErrorCode.NOT_ENOUGH_REPLICAS)
-    for number, name in enumerate(("again", "behind it", "and that")):
-        it.append(name, bytearray(made[number]), acks=-1)
-    it.disk.write()
-    it.disk.flush()
-    assert [it.ended[name].base_offset for name in ("again", "behind it", "and that")] == [0, 1, 2]
-
-
-def test_a_batch_behind_those_that_found_no_room_comes_again(bench, new_batch):
-    """OUT_OF_ORDER_SEQUENCE_NUMBER would have librdkafka send again what is in the log, in another epoch."""
-    it = bench()
-    made = [
-        new_batch(b"v", timestamp_ms=1_700_000_000_000, producer_id=7, producer_epoch=0, base_sequence=number)
-        for number in range(3)
-    ]
-    it.append("in the log", bytearray(made[0]), acks=1)
-    it.disk.write()
-    it.append("no room", bytearray(made[1]), acks=1)
-    it.partition.log.discard_unwritten()
-    it.partition.on_write_refused(OSError(28, "full"))
-    it.append("behind it", bytearray(made[2]), acks=1)
-    assert it.ended["no room"].code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert it.ended["behind it"].code is ErrorCode.KAFKA_STORAGE_ERROR
-
-
 # -- unclean elections -----------------------------------------------------------------------------------------
 
 

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.replicas.refused_batches import REMEMBERED_SECONDS, RefusedBatches
+from stratalog.hot.config import LogConfig
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
+from tests.broker.replicas.leader_rig import Bench
 
 PLACE = TopicPartition("t", 0)
 AWAY = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0 is led elsewhere")
@@ -43,8 +45,8 @@ def rig():
     return Rig()
 
 
-def test_what_follows_a_refused_batch_gets_its_answer_until_that_one_comes_again(rig, batch):
-    """Of an unknown producer any sequence would be taken."""
+def test_batches_behind_a_refused_one_get_its_answer_until_that_one_comes_again(rig, batch):
+    """An unknown producer may begin with any sequence."""
     rig.refused.note(PLACE, batch(0), AWAY)
     rig.refused.note(PLACE, batch(1), AWAY)
     assert rig.before(batch(1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -54,7 +56,7 @@ def test_what_follows_a_refused_batch_gets_its_answer_until_that_one_comes_again
     assert not rig.refused.batches
 
 
-def test_what_was_taken_before_the_refused_batch_may_come_again(rig, batch):
+def test_a_batch_that_was_taken_before_the_refused_one_may_come_again(rig, batch):
     """Its answer was lost."""
     rig.refused.note(PLACE, batch(5), AWAY)
     assert rig.before(batch(4)) is None
@@ -135,3 +137,39 @@ def test_the_memory_is_bounded(rig, batch):
         rig.refused.note(TopicPartition("t", number), batch(0), AWAY)
     assert len(rig.refused.batches) == 10_000
     assert TopicPartition("t", 10_049) in {place for place, _ in rig.refused.batches}
+
+
+def test_a_batch_behind_one_that_too_few_replicas_refused_is_refused_likewise(tmp_path, new_batch):
+    """The set has grown in between. From an unknown producer any sequence would be taken, and its first batch be lost."""
+    it = Bench(str(tmp_path), replicas=(1, 2), min_insync_replicas=2)
+    made = [
+        new_batch(b"v", timestamp_ms=1_700_000_000_000, producer_id=7, producer_epoch=0, base_sequence=number)
+        for number in range(3)
+    ]
+    it.append("first", bytearray(made[0]), acks=-1)
+    it.partition.log.update_config(LogConfig(min_insync_replicas=1))
+    it.partition.update_config(LogConfig(min_insync_replicas=1))
+    it.append("second", bytearray(made[1]), acks=-1)
+    assert it.codes() == dict.fromkeys(("first", "second"), ErrorCode.NOT_ENOUGH_REPLICAS)
+    for number, name in enumerate(("again", "behind it", "and that")):
+        it.append(name, bytearray(made[number]), acks=-1)
+    it.disk.write()
+    it.disk.flush()
+    assert [it.ended[name].base_offset for name in ("again", "behind it", "and that")] == [0, 1, 2]
+
+
+def test_a_batch_behind_those_that_found_no_room_comes_again(tmp_path, new_batch):
+    """OUT_OF_ORDER_SEQUENCE_NUMBER would have librdkafka send again what is in the log, in another epoch."""
+    it = Bench(str(tmp_path))
+    made = [
+        new_batch(b"v", timestamp_ms=1_700_000_000_000, producer_id=7, producer_epoch=0, base_sequence=number)
+        for number in range(3)
+    ]
+    it.append("in the log", bytearray(made[0]), acks=1)
+    it.disk.write()
+    it.append("no room", bytearray(made[1]), acks=1)
+    it.partition.log.discard_unwritten()
+    it.partition.on_write_refused(OSError(28, "full"))
+    it.append("behind it", bytearray(made[2]), acks=1)
+    assert it.ended["no room"].code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert it.ended["behind it"].code is ErrorCode.KAFKA_STORAGE_ERROR
