@@ -272,13 +272,16 @@ class HostedPartitions:
 
     def reconfigure(self, image: ClusterImage, topic: str) -> None:
         """Hand new settings to the partitions of a topic."""
-        config = self.settings(image, topic)
-        for state in image.topics.by_name[topic].partitions.values():
-            if self._services.node_id in state.replicas:
+        config, node_id = self.settings(image, topic), self._services.node_id
+        states = image.topics.by_name[topic].partitions
+        for state in states.values():
+            if node_id in state.replicas:
                 self._note_durability(state, config)
         for unified in self.table.of_topic(topic):
-            unified.partition.update_config(config)
-            if unified.partition.leader is not None:
+            partition, now = unified.partition, states.get(unified.topic_partition.partition)
+            is_led = now is not None and (now.leader, now.leader_epoch) == (node_id, partition.leader_epoch)
+            partition.update_config(config, is_led=is_led)
+            if partition.leader is not None:
                 self._services.on_led(unified, Led.RECONFIGURED)
 
     def resigning(self) -> Generator[None, None, None]:

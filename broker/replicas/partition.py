@@ -370,10 +370,14 @@ class Partition:
         if self.end_watchers:
             self.end_watchers.call()
 
-    def update_config(self, config: LogConfig) -> None:
-        """New topic settings, effective from the next append on."""
+    def update_config(self, config: LogConfig, *, is_led: bool = True) -> None:
+        """New topic settings, effective from the next append on.
+
+        ``is_led``: the image that has the settings has the present leadership, too. One that has ended there takes none
+        of them: by a lower minimum it would acknowledge what the leader after it lacks.
+        """
         self.log.update_config(config)
-        if self.leader is not None:
+        if self.leader is not None and is_led:
             self.leader.update_config(config)
 
     def tick(self, now: float) -> None:
