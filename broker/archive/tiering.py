@@ -204,8 +204,7 @@ class Tiering:
         try:
             self._io.submit(self._rated(command), done)
         except Retriable as error:  # the broker is closing: the answer must still come later, never inside the call
-            report = commands.FailedReport(str(error), retriable=True)
-            asyncio.get_running_loop().call_soon(answered, report)
+            asyncio.get_running_loop().call_soon(answered, commands.FailedReport(str(error), retriable=True))
 
     def _rated(self, command: commands.Command) -> commands.Command | RatedUpload:
         if not isinstance(command, commands.Upload | commands.MergeObjects):
@@ -224,10 +223,11 @@ class Tiering:
         if archive is not None:
             if led is Led.RECONFIGURED:
                 archive.configured()
+            elif led is Led.UNCLEAN:
+                self._comparisons.forget(unified)  # it has read what was archived before others led
+                self._comparisons.begin(self._renew(unified), None, led)
             elif unified not in self._comparisons.running:  # a comparison renews the archive itself
-                archive = self._renew(unified)
-                if led is Led.UNCLEAN:
-                    self._comparisons.begin(archive, None, led)
+                self._renew(unified)
             return
         state = self._checkpoints.state_of(unified)
         if not self.config.tiering_enabled or not (unified.log.config.remote_storage_enable or state):

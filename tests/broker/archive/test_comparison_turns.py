@@ -27,6 +27,7 @@ class Rig:
         self.calls, self.queue, self.raised, self.skips, self.retired = [], [], [], [], []
         self.disk_takes = True
         self.suspect = False
+        self.state = None
         log = SimpleNamespace(
             log_end_offset=10,
             log_start_offset=0,
@@ -46,6 +47,7 @@ class Rig:
         self.archive = self.lead("first")
         checkpoints = SimpleNamespace(
             is_suspect=lambda _: self.suspect,
+            state_of=lambda _: self.state,
             suspect=lambda _: self.disk_takes,
             suspect_all=lambda: True,
             clear=lambda _: self.calls.append("clear"),
@@ -191,6 +193,16 @@ def test_a_start_without_a_checkpoint_meets_another_timeline(rig, led):
     rig.answer(OTHER)
     assert len(rig.raised) == 1
     assert rig.skips, "the metadata log went back with the rest of the disk, and would give out its producer ids again"
+
+
+def test_a_leader_of_an_unclean_election_is_compared_whatever_its_checkpoint_says(rig):
+    """It was written while this broker followed another one, which has archived more since; nothing is served before."""
+    state = RemoteLogState(0, rig.unified.log.log_end_offset - 1, 100)
+    rig.comparisons.begin(rig.archive, state, Led.OPENED)
+    assert rig.queue == []
+    rig.comparisons.begin(rig.archive, state, Led.UNCLEAN)
+    assert isinstance(rig.queue[0][0], commands.Claim)
+    assert rig.partition.held_back
 
 
 def test_transactional_producers_are_fenced_whenever_the_directory_is_known_to_have_gone_back(rig):
