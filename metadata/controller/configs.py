@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from stratalog.metadata.controller.min_in_sync import check_minimum, without_eligible
+from stratalog.metadata.controller.min_in_sync import check_minimum, forgetting_eligible
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
 from stratalog.metadata.image.decision import Decision, Failure, Steps, at_once, failure_of
 from stratalog.metadata.image.image import INCARNATION, ClusterImage
@@ -116,7 +116,8 @@ def altering_configs(
         else:
             results.append((resource, None))
         yield
-    return Decision(() if validate_only else tuple(without_eligible(image, records)), tuple(results))
+    records = yield from forgetting_eligible(image, records)
+    return Decision(() if validate_only else tuple(records), tuple(results))
 
 
 incremental_alter_configs = at_once(altering_configs)
@@ -150,7 +151,8 @@ def replacing_configs(
         else:
             results.append((resource, None))
         yield
-    return Decision(() if validate_only else tuple(without_eligible(image, records)), tuple(results))
+    records = yield from forgetting_eligible(image, records)
+    return Decision(() if validate_only else tuple(records), tuple(results))
 
 
 legacy_alter_configs = at_once(replacing_configs)

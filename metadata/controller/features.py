@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from stratalog.metadata.controller.min_in_sync import one_minimum_records
+from stratalog.metadata.controller.min_in_sync import keeping_of_empty_sets, one_minimum_records
 from stratalog.metadata.image.brokers_image import SupportedLevels
-from stratalog.metadata.image.decision import Decision
+from stratalog.metadata.image.decision import Decision, at_once
 from stratalog.metadata.image.features import (
     ELIGIBLE_LEADER_REPLICAS,
     ELIGIBLE_SINCE,
@@ -78,6 +78,7 @@ def update_features(
         records += one_minimum_records(image, min_in_sync_replicas)
         if not has_eligible_leader_replicas(image.features):
             records.append(ClearElrRecord(topic_name=""))  # of an earlier time: others have gone on since
+            records += at_once(keeping_of_empty_sets)(image, ("",))  # but for those without any leader
     records += [FeatureLevelRecord(name=each.name, feature_level=each.level) for each in last.values()]
     return Decision(() if validate_only else tuple(records), None)
 

@@ -3,22 +3,34 @@
 An eligible replica has all that was acknowledged only while the minimum stands under which it left the in-sync set: a
 change of the minimum forgets all eligible replicas in the same atomic batch. One minimum holds for all brokers.
 Source: Kafka's ``ConfigurationControlManager``.
+
+On purpose otherwise than there: where no replica is in sync, those that may lead stay. Without a leader no mark moves, and a
+former one that goes on has not heard of the new minimum either. In Kafka such a partition waits for an unclean election,
+also if all of its replicas come back with everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from typing import Final
 
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.features import has_eligible_leader_replicas
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.resolution import ConfigResolver
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.records.metadata import ClearElrRecord, ConfigRecord
+from stratalog.wire.records.metadata import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 from stratalog.wire.schema import Message
 
-__all__ = ["check_minimum", "minimum_of_file", "one_minimum_records", "without_eligible"]
+__all__ = [
+    "check_minimum",
+    "forgetting_eligible",
+    "keeping_of_empty_sets",
+    "minimum_of_file",
+    "one_minimum_records",
+    "without_eligible",
+]
 
 _NAME: Final = "min.insync.replicas"
 
@@ -40,7 +52,7 @@ def check_minimum(image: ClusterImage, records: Iterable[Message]) -> None:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, why)
 
 
-def without_eligible(image: ClusterImage, records: Iterable[Message]) -> list[Message]:
+def forgetting_eligible(image: ClusterImage, records: Iterable[Message]) -> Generator[None, None, list[Message]]:
     """The records, and behind them those that forget the eligible replicas under another minimum."""
     all_records = list(records)
     if not has_eligible_leader_replicas(image.features):
@@ -49,7 +61,30 @@ def without_eligible(image: ClusterImage, records: Iterable[Message]) -> list[Me
     for record in changed:
         is_topic = record.resource_type == ResourceType.TOPIC
         all_records.append(ClearElrRecord(topic_name=record.resource_name if is_topic else ""))
-    return all_records
+    names = {one.topic_name for one in all_records if isinstance(one, ClearElrRecord)}
+    return all_records + (yield from keeping_of_empty_sets(image, names))
+
+
+without_eligible = at_once(forgetting_eligible)
+
+
+def keeping_of_empty_sets(image: ClusterImage, names: Collection[str]) -> Generator[None, None, list[Message]]:
+    """The records that follow `ClearElrRecord` of these names: those that may lead an empty in-sync set are named again."""
+    topics = image.topics.by_name
+    records: list[Message] = []
+    for name in topics if "" in names else names:
+        yield
+        for number, state in topics[name].partitions.items() if name in topics else ():
+            if not state.in_sync_replicas and (state.eligible_leader_replicas or state.last_known_eligible):
+                records.append(
+                    PartitionChangeRecord(
+                        topic_id=topics[name].topic_id,
+                        partition_id=number,
+                        eligible_leader_replicas=list(state.eligible_leader_replicas),
+                        last_known_elr=list(state.last_known_eligible),
+                    )
+                )
+    return records
 
 
 def minimum_of_file(static: Mapping[str, str]) -> int:

@@ -7,6 +7,7 @@ from stratalog.metadata.controller.min_in_sync import check_minimum, one_minimum
 from stratalog.metadata.image.brokers_image import SupportedLevels
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ResourceType
 from stratalog.metadata.image.features import SUPPORTED_FEATURES
+from stratalog.metadata.image.topics_image import NO_LEADER, LeaderRecovery
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import ClearElrRecord, ConfigRecord, FeatureLevelRecord
 
@@ -31,6 +32,36 @@ def test_another_minimum_forgets_the_eligible_replicas_in_the_same_batch(world, 
     assert [record.topic_name for record in records if isinstance(record, ClearElrRecord)] == cleared
     one.write(records)
     assert one.sets() == (1, (1,), ())
+
+
+@pytest.mark.parametrize("replicas", [(1,), (1, 2)])
+@pytest.mark.parametrize("holder", ["t", ""])
+@pytest.mark.parametrize("minimum", ["1", "3"])
+def test_those_that_may_lead_an_empty_set_outlive_another_minimum(world, replicas, holder, minimum):
+    """Without a leader no mark moves, under any minimum. Forgotten, they come back with everything, and no one may lead."""
+    one = world(elr=True, minimum=2)
+    one.start(1, 2)
+    one.topic("t", replicas)
+    one.tick(9000)
+    assert one.sets() == (NO_LEADER, (), replicas)
+    kind = ResourceType.TOPIC if holder else ResourceType.BROKER
+    one.write(without_eligible(one.image, [setting(kind, holder, minimum)]))
+    assert one.sets() == (NO_LEADER, (), replicas)
+    assert one.state().last_known_eligible == (1,)
+    one.restart(1, is_clean=True)
+    assert (one.state().leader, one.state().leader_recovery) == (1, LeaderRecovery.RECOVERED)
+
+
+def test_those_that_may_lead_an_empty_set_outlive_the_level_and_its_return(world):
+    """Others have not gone on since: there was no leader."""
+    one = world(elr=True, minimum=2)
+    one.start(1, 2)
+    one.topic("t", (1, 2))
+    one.tick(9000)
+    one.write([FeatureLevelRecord(name=ELR, feature_level=0)])
+    supported = {**SUPPORTED_FEATURES, ELR: SupportedLevels(0, 1)}
+    one.do(update_features(one.image, [FeatureUpdate(ELR, 1)], node_id=7, supported=supported))
+    assert one.sets() == (NO_LEADER, (), (1, 2))
 
 
 def test_without_eligible_replicas_a_minimum_is_a_setting_like_others(world):
