@@ -89,6 +89,23 @@ def test_a_follower_reads_to_the_end_of_the_files(bench):
     assert read(bench, 3)[1] == 0
 
 
+def test_a_follower_reads_beyond_a_mark_that_stands_still_and_consumers_do_not(tmp_path):
+    """Below min.insync.replicas: the follower has to read to come back, and consumers see what an eligible replica has, too."""
+    one = Bench(str(tmp_path / "t-0"), in_sync=(1, FOLLOWER), replicas=(1, FOLLOWER), min_insync_replicas=2)
+    for name in "ab":
+        one.append(name, build_batch([Record(0, 1_700_000_000_000, None, name.encode())]), acks=1)
+    one.disk.write()
+    one.disk.flush()
+    read(one, 1)
+    one.leader.in_sync_changed((1,), partition_epoch=1)
+    answer, size_bytes = read(one, 1)
+    assert (answer.high_watermark, size_bytes > 0) == (1, True)
+    assert read(one, 2)[0].high_watermark == 1
+    unified, mark = UnifiedLog(one.partition, Metrics().topic("t")), one.partition.high_watermark
+    consumed = unified.read("me", 0, limit=mark, max_bytes=1 << 20, committed=False, min_one_batch=True)
+    assert consumed.next_offset == mark == 1
+
+
 def test_a_request_is_counted_once_when_it_comes(bench):
     """While it waits the leader's end moves on, and the follower's does not."""
     reader = reader_of()

@@ -82,6 +82,31 @@ def test_too_few_replicas_refuse_acks_all_only(bench, batch):
     assert it.codes() == {"all": ErrorCode.NOT_ENOUGH_REPLICAS, "one": 0, "zero": 1}
 
 
+def test_a_set_that_shrinks_below_the_minimum_leaves_appends_waiting(bench, batch):
+    """The mark stands still, though the only member left has all of it: REQUEST_TIMED_OUT, as in Kafka since KIP-966.
+
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND would say that the mark has passed; here that is answered in the same step.
+    """
+    it = bench(in_sync=(1, 2), min_insync_replicas=2)
+    it.append("early", batch(), deadline=150.0)
+    it.append("late", batch())
+    it.disk.write()
+    it.disk.flush()
+    it.leader.in_sync_changed((1,), partition_epoch=1)
+    it.append("one", batch(), acks=1)
+    it.append("all", batch())
+    it.disk.write()
+    it.disk.flush()
+    it.partition.tick(150.0)
+    assert it.codes() == {"early": ErrorCode.REQUEST_TIMED_OUT, "one": 2, "all": ErrorCode.NOT_ENOUGH_REPLICAS}
+    assert (it.partition.high_watermark, it.partition.log.log_end_offset) == (0, 3)
+    it.leader.follower_fetched(2, 3, log_start_offset=0, broker_epoch=7)
+    assert it.partition.high_watermark == 0
+    it.leader.in_sync_changed((1, 2), partition_epoch=2)
+    assert it.codes()["late"] == 1
+    assert it.partition.high_watermark == 3
+
+
 def test_the_buffer_is_released_once_when_it_is_in_the_file(bench, batch):
     """And at once when the batch is refused."""
     it = bench()
