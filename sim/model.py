@@ -91,6 +91,12 @@ class PartitionModel:
     """False after a log start could not be made durable: it may be lost with the next stop."""
     deleted_to: int = 0
     """Where DeleteRecords was asked to move the log start at most."""
+    unclean_epoch: int = -1
+    """The leader epoch that the last unclean election began; -1 if there was none."""
+    written_in: dict[bytes, int] = field(default_factory=dict)
+    """The leader epoch in which a value was written that was acknowledged, as far as this was found out."""
+    by_epoch: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """Values by offset and leader epoch: no election of any kind changes them."""
 
     def __str__(self) -> str:
         return f"{self.topic.name}-{self.number}"
@@ -104,8 +110,31 @@ class PartitionModel:
         if base_offset >= 0:
             self.end = max(self.end, base_offset + len(values))
 
-    def at(self, offset: int, value: bytes, how: str) -> None:
-        """A value was acknowledged or seen at an offset."""
+    @property
+    def may_lack_records(self) -> bool:
+        """Whether a leader was elected that may have lacked records that were acknowledged."""
+        return self.unclean_epoch >= 0
+
+    def elected_uncleanly(self, leader_epoch: int) -> None:
+        """Such a leader was elected. Its log is the truth from now on, wherever it ends."""
+        self.unclean_epoch = leader_epoch
+
+    @property
+    def promised_end(self) -> int:
+        """Where the log has to end at least."""
+        return 0 if self.may_lack_records else self.end
+
+    def at(self, offset: int, value: bytes, how: str, leader_epoch: int = -1) -> None:
+        """A value was acknowledged or seen at an offset, in a batch of this leader epoch; -1 where that is not known."""
+        there = value if leader_epoch < 0 else self.by_epoch.setdefault((offset, leader_epoch), value)
+        if there != value:
+            raise Violation(
+                f"{self}: offset {offset} held {_show(there)} in leader epoch {leader_epoch}, now {_show(value)} is {how} there"
+            )
+        if self.may_lack_records and value in self.sent:
+            self.known[offset] = value
+            self.places[value] = offset
+            return
         known = self.known.get(offset)
         if known is not None and known != value:
             raise Violation(f"{self}: offset {offset} held {_show(known)}, now {_show(value)} is {how} there")
@@ -143,19 +172,32 @@ class PartitionModel:
 
     def check_complete(self, first: int, records: list[tuple[int, bytes]], end: int) -> None:
         """The whole log was read, from the log start to the high watermark, batch by batch."""
-        if end < self.end:
+        if end < self.promised_end:
             raise Violation(f"{self}: the high watermark is {end}, it was {self.end}: acknowledged records are gone")
         found = dict(records)
-        if not self.topic.compacted:
+        if self.may_lack_records:
+            self._check_kept(first, set(found.values()))
+        elif not self.topic.compacted:
             for offset, value in self.known.items():
                 if offset >= first and found.get(offset) != value:
                     raise Violation(
                         f"{self}: offset {offset} held {_show(value)}, now it holds {_show(found.get(offset))}"
                     )
         for value, sent in self.sent.items():
-            if sent.state is State.ACKNOWLEDGED and value not in self.places:
+            if sent.state is State.ACKNOWLEDGED and value not in self.places and not self.may_lack_records:
                 raise Violation(f"{self}: {_show(value)} of {sent.producer} was acknowledged and is nowhere")
         self.check_order(records)
+
+    def _check_kept(self, first: int, there: set[bytes]) -> None:
+        """Records of leaders from the last unclean election on are there. Raises `Violation`."""
+        for value, sent in self.sent.items():
+            is_promised = sent.state is State.ACKNOWLEDGED and self.written_in.get(value, -1) >= self.unclean_epoch
+            if not is_promised or value in there or self.topic.compacted or self.places[value] < first:
+                continue
+            raise Violation(
+                f"{self}: {_show(value)} was acknowledged at offset {self.places[value]} in leader epoch "
+                f"{self.written_in[value]} and is gone; the last unclean election was in epoch {self.unclean_epoch}"
+            )
 
     def check_committed(self, first: int, records: list[tuple[int, bytes]]) -> None:
         """The whole log was read as committed: transactions are there with all of their records, or with none."""
@@ -174,6 +216,8 @@ class PartitionModel:
 
     def _check_latest(self, first: int, shown: set[bytes]) -> None:
         """Compaction leaves the last record of each key that counts."""
+        if self.may_lack_records:
+            return  # the last one of a key may have gone with the election, and is known to no one
         latest: dict[bytes, tuple[int, bytes]] = {}
         for offset, value in self.known.items():
             sent = self.sent[value]

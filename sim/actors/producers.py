@@ -181,7 +181,7 @@ class IdempotentProducer(Producer):
         A snapshot remembers one batch of each producer, so after a restart the copy of an older one looks like a
         gap, as in Kafka. Raises `Violation` for any other gap.
         """
-        if partition.sent[batch.values[0]].attempts < 2:
+        if partition.sent[batch.values[0]].attempts < 2 and not partition.may_lack_records:
             raise Violation(
                 f"{self.name}: sequence {batch.sequence} of {partition} is out of order, though everything before it "
                 "was acknowledged: the log lost what it had"

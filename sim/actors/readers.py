@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from typing import Any, Final
 
 from sim.actors.codes import GONE
@@ -125,13 +126,16 @@ class Reader(Caller):
             partition.told_start(answer.log_start_offset)
         partition.end = max(partition.end, answer.high_watermark)
         self._check_batches(partition, position, data)
+        epochs = _epochs_of(data, is_known=partition.topic.replicated)
         records: list[tuple[int, bytes]] = []
         for next_offset, found in visible_records(fetched, position, read_committed=self.committed):
             for record in found:
                 if record.offset >= answer.high_watermark:
                     raise Violation(f"{self.name}: {partition} shows offset {record.offset} above its high watermark")
                 assert record.value is not None
-                partition.at(record.offset, record.value, "seen")
+                while epochs[0][0] <= record.offset:
+                    epochs.popleft()
+                partition.at(record.offset, record.value, "seen", epochs[0][1])
                 transaction = partition.sent[record.value].transaction
                 if transaction is not None and self.committed:
                     transaction.see()
@@ -158,11 +162,16 @@ class Reader(Caller):
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             start = await self.offset_of(partition, EARLIEST)
             if start is not None and start <= position <= known_end:
-                raise Violation(f"{self.name}: offset {position} of {partition} is out of range, it starts at {start}")
+                self._differs(partition, f"offset {position} of {partition} is out of range, it starts at {start}")
             return start
         self.check_code(partition, code)
         await asyncio.sleep(self.dice.uniform(0.05, 0.5))
         return None
+
+    def _differs(self, partition: PartitionModel, how: str) -> None:
+        """A partition is not as it was. Raises `Violation` unless a leader was elected that may lack records."""
+        if not partition.may_lack_records:
+            raise Violation(f"{self.name}: {how}")
 
     def check_code(self, partition: PartitionModel, code: ErrorCode) -> None:
         """Raises `Violation` for an error that nothing explains."""
@@ -205,11 +214,11 @@ class Reader(Caller):
         if kind == EARLIEST:
             offset = await self.offset_of(partition, EARLIEST)
             if offset is not None and offset < known_start:
-                raise Violation(f"{self.name}: {partition} starts at {offset}, it had started at {known_start}")
+                self._differs(partition, f"{partition} starts at {offset}, it had started at {known_start}")
         elif kind == LATEST:
             offset = await self.offset_of(partition, LATEST)
             if offset is not None and offset < known_end and not self.hidden:
-                raise Violation(f"{self.name}: {partition} ends at {offset}, it had ended at {known_end}")
+                self._differs(partition, f"{partition} ends at {offset}, it had ended at {known_end}")
         elif known and not self.hidden and not partition.topic.compacted:
             await self._look_up_time(partition, known)
 
@@ -223,15 +232,15 @@ class Reader(Caller):
             start = await self.offset_of(partition, EARLIEST)
             latest = max(offset for offset, value in known if partition.sent[value].timestamp_ms >= wanted)
             if start is not None and latest >= start:
-                raise Violation(f"{self.name}: {partition} has nothing at or after {wanted}, offset {latest} is")
+                self._differs(partition, f"{partition} has nothing at or after {wanted}, offset {latest} is")
             return
         value = partition.known.get(found)
         if value is not None and partition.sent[value].timestamp_ms < wanted:
-            raise Violation(f"{self.name}: {partition}: offset {found} for {wanted} is older")
+            self._differs(partition, f"{partition}: offset {found} for {wanted} is older")
         if found > first >= 0:
             start = await self.offset_of(partition, EARLIEST)
             if start is not None and start <= first:
-                raise Violation(f"{self.name}: {partition}: offset {found} for {wanted}, but {first} comes before")
+                self._differs(partition, f"{partition}: offset {found} for {wanted}, but {first} comes before")
 
     # -- at the end ----------------------------------------------------------------------------------------------------
 
@@ -266,3 +275,8 @@ class Reader(Caller):
             position, found = self.take(partition, position, answer)
             records += found
         return records
+
+
+def _epochs_of(data: memoryview, *, is_known: bool) -> deque[tuple[int, int]]:
+    """For each batch the offset behind it, and the leader epoch that wrote it; -1 for one that says nothing of its content."""
+    return deque((one.next_offset, one.partition_leader_epoch if is_known else -1) for _, one in iter_headers(data))

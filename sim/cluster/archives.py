@@ -93,7 +93,7 @@ class Archives:
                 )
             if not header.is_control:
                 for record in iter_records(data, position):
-                    partition.at(record.offset, record.value or b"", "archived")
+                    partition.at(record.offset, record.value or b"", "archived", header.partition_leader_epoch)
 
     def _data(self, partition: PartitionModel, entry: Entry) -> bytes:
         key = _id(partition).segment_key(entry.base, entry.end, entry.epoch, entry.uuid)

@@ -89,6 +89,7 @@ class Checker:
             self.images_seen += 1
             self._check_brokers(older, image)
             self._check_topics(older, image)
+            self._world.unclean.image_changed(older, image)
         if before is None or offset % _COMPARED == 0:
             known = self._images.setdefault(offset, image)
             if known is not image and known != image:

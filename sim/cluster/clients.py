@@ -10,6 +10,7 @@ from sim.actors.readers import Reader
 from sim.actors.transactions import TransactionalProducer
 from sim.cluster.routes import Routed, leader_of
 from sim.model import PartitionModel
+from stratalog.wire.errors import ErrorCode
 
 __all__ = ["RoutedClassicMember", "RoutedConsumerMember", "RoutedProducer", "RoutedReader", "RoutedTransactions"]
 
@@ -23,6 +24,14 @@ class RoutedProducer(Routed, IdempotentProducer):
     async def rest(self, seconds: float = _REST_SECONDS) -> None:
         """Let a drawn time pass."""
         await super().rest(max(seconds, _REST_SECONDS))
+
+    def took(self, partition: PartitionModel, batch: Batch, answer: Any) -> ErrorCode:
+        """The broker's answer to a batch."""
+        code = super().took(partition, batch, answer)
+        if code is ErrorCode.NONE:
+            base_offset = answer.responses[0].partition_responses[0].base_offset
+            self.world.cluster.unclean.acknowledged(partition, base_offset, batch.values)
+        return code
 
     async def _attempt(self, partition: PartitionModel, batches: list[Batch]) -> None:
         self.routes.point(leader_of(self.world.cluster, partition.topic.topic_id, partition.number)[0])

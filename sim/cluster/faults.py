@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from sim.cluster.member import Member
+from sim.cluster.plan import Unclean
 from sim.cluster.surroundings import Surroundings
+from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
 from stratalog.wire.batch import iter_headers
 
 __all__ = ["Faults"]
@@ -27,6 +29,7 @@ class Faults:
     def __init__(self, world: Surroundings, dice: random.Random) -> None:
         self._world = world
         self._dice = dice
+        self._is_over = False
 
     async def run(self) -> None:
         """Break things until the time of faults is over, then mend everything."""
@@ -38,6 +41,7 @@ class Faults:
                 kind = dice.choice(world.plan.faults)
                 world.trace.note("faults", kind)
                 _KINDS[kind](self)
+        self._is_over = True
         world.heal()
         world.bucket.heal()
         for member in world.members.values():
@@ -54,26 +58,43 @@ class Faults:
     def _later(self, seconds: float, call: Callable[..., object], *arguments: Any) -> None:
         self._world.loop.call_later(self._dice.uniform(0, seconds), call, *arguments)
 
-    def _may_lose(self, member: Member) -> bool:
-        """Whether all that is acknowledged would still be there without what this machine has; it is then lost.
+    def _may_lose(self, *members: Member) -> bool:
+        """Whether all that is to be kept would still be there without what these machines have; it is then lost.
 
-        All replicas are in sync, and the controller hears all brokers.
+        All replicas are in sync, and the controller hears all brokers. Where eligible replicas are kept under one minimum
+        it is enough that fewer machines than that lose something, and that one is left that is in sync or eligible.
         """
-        if member.is_controller:
+        brokers = [one for one in members if not one.is_controller]
+        if not brokers:
             return True
-        image = self._world.newest_image()
-        topics = image.topics.by_id.values()
-        states = [one for topic in topics for one in topic.partitions.values() if len(one.replicas) > 1]
-        brokers = [one for one in self._world.members.values() if not one.is_controller]
-        present = image.brokers.brokers
-        is_well = all(one.is_ready and present[one.id].is_active for one in brokers)
-        if not is_well or any(len(one.in_sync_replicas) < len(one.replicas) for one in states):
+        present = self._world.newest_image().brokers.brokers
+        states = list(self._states_to_keep())
+        if self._world.plan.keeps_one_minimum:
+            lost = {one.id for one in brokers}
+            is_kept = len(lost) < self._world.plan.min_in_sync and all(
+                {*one.in_sync_replicas, *one.eligible_leader_replicas} - lost for one in states
+            )
+        else:
+            all_brokers = [one for one in self._world.members.values() if not one.is_controller]
+            is_well = all(one.is_ready and present[one.id].is_active for one in all_brokers)
+            is_kept = (
+                is_well and len(brokers) == 1 and all(len(one.in_sync_replicas) == len(one.replicas) for one in states)
+            )
+        if not is_kept or any(one.id not in present for one in brokers):
             return False
         self._world.heal()
         for one in self._world.members.values():
             self._well(one)
-        member.lost_in = present[member.id].epoch
+        for one in brokers:
+            one.lost_in = present[one.id].epoch
         return True
+
+    def _states_to_keep(self) -> Iterator[PartitionImage]:
+        """Replicated partitions that may lose nothing."""
+        for topic in self._world.newest_image().topics.by_id.values():
+            if self._world.plan.unclean is not Unclean.NEVER and topic.topic_id in self._world.model.topics:
+                continue
+            yield from (one for one in topic.partitions.values() if len(one.replicas) > 1)
 
     def _is_every_loss_told(self) -> bool:
         """Without eligible leader replicas a controller that hears of others first keeps, as the last, who lost its disk."""
@@ -91,10 +112,19 @@ class Faults:
         """One machine, or all of them."""
         members = list(self._world.members.values()) if self._dice.random() < 0.2 else [self._any()]
         if self._world.plan.unsynced:
-            members = [one for one in members[:1] if self._may_lose(one)]
+            members = self._unsynced(members)
         for member in members:
             member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
             member.kill(power=True)
+
+    def _unsynced(self, members: list[Member]) -> list[Member]:
+        """As many of the machines as may lose what they had not synced."""
+        if not self._world.plan.keeps_one_minimum:
+            return [one for one in members[:1] if self._may_lose(one)]
+        brokers = [one for one in members if not one.is_controller]
+        self._dice.shuffle(brokers)
+        chosen = [*brokers[: self._world.plan.min_in_sync - 1], *(one for one in members if one.is_controller)]
+        return chosen if self._may_lose(*chosen) else []
 
     def _stop(self) -> None:
         self._any().stop()
@@ -156,6 +186,49 @@ class Faults:
                 self._world.cuts |= {(node_id, other), (other, node_id)}
         self._later(_CUT_SECONDS, self._world.heal)
 
+    def _strand(self) -> None:
+        """A leader and the other brokers do not hear each other until it is alone in sync; then it dies."""
+        leader = self._any_leader()
+        if leader is not None:
+            self._keep_stranded(leader, self._world.loop.time() + 2 * self._world.plan.lag_seconds + _DOWN_SECONDS)
+
+    def _keep_stranded(self, leader: Member, end: float) -> None:
+        if self._is_over:
+            return
+        if self._world.loop.time() >= end or self._is_alone(leader):
+            self._end_stranded(leader)
+            return
+        for other in self._world.members.values():
+            if other is not leader and not other.is_controller:
+                self._world.cuts |= {(leader.id, other.id), (other.id, leader.id)}
+        self._world.loop.call_later(self._dice.uniform(0.2, 1.0), self._keep_stranded, leader, end)
+
+    def _is_alone(self, leader: Member) -> bool:
+        """Whether it leads a partition of the clients' topics without another one in sync."""
+        topics = self._world.newest_image().topics.by_id
+        found = [topics[one].partitions.values() for one in self._world.model.topics if one in topics]
+        return any(state.in_sync_replicas == (leader.id,) for states in found for state in states)
+
+    def _any_leader(self) -> Member | None:
+        """The leader of any partition of the clients' topics."""
+        topics = self._world.newest_image().topics.by_id
+        found = [topics[one].partitions.values() for one in self._world.model.topics if one in topics]
+        leaders = sorted({state.leader for states in found for state in states} - {NO_LEADER})
+        return self._world.members[self._dice.choice(leaders)] if leaders else None
+
+    def _end_stranded(self, leader: Member) -> None:
+        """Kill it, with its page cache or its disk, or without."""
+        self._later(_CUT_SECONDS, self._world.heal)
+        how = self._dice.choice(("kill", "kill", "power", "wipe"))
+        if (how == "wipe" or self._world.plan.unsynced) and not self._may_lose(leader):
+            return
+        self._world.trace.note("faults", f"{how} of {leader}, which was cut off")
+        leader.down_seconds = self._dice.uniform(0, 3 * _DOWN_SECONDS)
+        if how == "wipe":
+            leader.wipe()
+        else:
+            leader.kill(power=how == "power")
+
     def _reset(self) -> None:
         self._world.loop.network.reset_some(self._dice.choice((0.2, 1.0)))
 
@@ -203,4 +276,5 @@ _KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "bucket": Faults._bucket,
     "worker": Faults._worker,
     "damage": Faults._damage,
+    "strand": Faults._strand,
 }

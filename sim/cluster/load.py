@@ -18,7 +18,7 @@ from sim.cluster.clients import (
     RoutedReader,
     RoutedTransactions,
 )
-from sim.cluster.plan import Kind
+from sim.cluster.plan import Kind, Unclean
 from sim.cluster.replica_admin import ReplicaAdmin
 from sim.cluster.routes import Routes
 from sim.cluster.surroundings import Surroundings
@@ -36,6 +36,7 @@ _CREATE_KEY: Final = 19
 _TOLD_WITH_IDS: Final = 7
 _TIMEOUT_MS: Final = 8000
 _ROUNDS: Final = 1 << 30
+_ALLOWED: Final = frozenset({Unclean.SETTING, Unclean.BOTH})
 
 
 class Load:
@@ -82,7 +83,8 @@ class Load:
     def _configs(self) -> dict[str, str]:
         dice, kind = self._dice, self.plan.kind
         configs = {
-            "min.insync.replicas": str(self.plan.min_in_sync),
+            **({} if self.plan.one_minimum else {"min.insync.replicas": str(self.plan.min_in_sync)}),
+            **({"unclean.leader.election.enable": "true"} if self.plan.unclean in _ALLOWED else {}),
             "flush.messages": _FOR_EVER if self.plan.unsynced else "1",
             "message.timestamp.after.max.ms": _FOR_EVER,  # clocks of machines are set
             "retention.ms": "-1",
@@ -185,7 +187,7 @@ class Load:
         everything.committed, committed.committed = False, True
         for topic in self.model.living():
             for partition in topic.partitions:
-                start, records, end = await everything.read_all(partition, partition.end)
+                start, records, end = await everything.read_all(partition, partition.promised_end)
                 partition.check_complete(start, records, end)
                 if self.plan.transactions or topic.compacted:
                     start, records, _ = await committed.read_all(partition, end)

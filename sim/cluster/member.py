@@ -117,6 +117,7 @@ class Member:
                 2000 if self.world.plan.small_snapshots else 1 << 24
             ),
             "replica.lag.time.max.ms": str(int(self.world.plan.lag_seconds * 1000)),
+            **({} if not self.world.plan.one_minimum else _one_minimum(self.world.plan.min_in_sync)),
         }
         return load_config(
             assignments=[f"{name}={value}" for name, value in settings.items()],
@@ -129,7 +130,8 @@ class Member:
 
     def format(self, voters: str | None) -> None:
         """Format the directory: for these voters of the beginning, if it is one of them."""
-        options = FormatOptions(cluster_id=CLUSTER_ID, initial_controllers=voters)
+        level = f"eligible.leader.replicas.version={self.world.plan.eligible_level}"
+        options = FormatOptions(cluster_id=CLUSTER_ID, initial_controllers=voters, features=(level,))
         format_node(
             identity_of(self.config()),
             options,
@@ -232,6 +234,10 @@ class Member:
             mine = None if self.image is None else self.image.brokers.brokers.get(self.id)
             if mine is not None:
                 self.leaving.add(mine.incarnation_id)
+
+
+def _one_minimum(number: int) -> dict[str, str]:
+    return {"min.insync.replicas": str(number), "transaction.state.log.min.isr": str(number)}
 
 
 def _let_go_of_locks(node: Any) -> None:

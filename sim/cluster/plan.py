@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-__all__ = ["Kind", "Plan"]
+__all__ = ["Kind", "Plan", "Unclean"]
 
 
 class Kind(Enum):
@@ -18,6 +18,17 @@ class Kind(Enum):
     COMPACTED = "compacted"
     EXPIRING = "expiring"
     """Records go by retention."""
+
+
+class Unclean(Enum):
+    """The way in which a replica may come to lead the topic of the clients that lacks what was acknowledged."""
+
+    NEVER = "never"
+    SETTING = "setting"
+    """``unclean.leader.election.enable`` of the topic."""
+    HAND = "hand"
+    """An administrator asks for it."""
+    BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +63,12 @@ class Plan:
     classic_members: int = 0
     consumer_members: int = 0
     changes: tuple[str, ...] = ()
-    """Commands of the administrator of these topics."""
+    """Commands of the administrator of these topics; one that is named twice comes oftener."""
+    eligible_level: int = 1
+    """The level of eligible.leader.replicas.version at which the cluster begins."""
+    one_minimum: bool = False
+    """The minimum in sync is set for the cluster, not for the topic."""
+    unclean: Unclean = Unclean.NEVER
     settings: tuple[tuple[str, str], ...] = ()
     """Settings of every node."""
 
@@ -78,7 +94,7 @@ class Plan:
         commands = ["elect", "reassign", "minimum", *(["delete"] if kind is not Kind.COMPACTED else [])]
         kinds += ["bucket", "bucket", "worker"] if kind is Kind.TIERED else []
         transactions = dice.choice((0, 0, 1))
-        return cls(
+        drawn = cls(
             controllers=dice.choice((1, 1, 3)),
             brokers=dice.choice((3, 3, 4)),
             faults=tuple(sorted(set(dice.choices(kinds, k=dice.randint(1, 5))))),
@@ -101,6 +117,46 @@ class Plan:
             changes=tuple(sorted(set(dice.choices(commands, k=dice.choice((0, 0, 1, 3)))))),
             settings=_settings(kind, dice),
         )
+        return _with_eligible(drawn, dice)
+
+    @property
+    def keeps_one_minimum(self) -> bool:
+        """Whether eligible leader replicas are believed, under one minimum above 1, all the time (KIP-966)."""
+        moving = {"minimum", "cluster minimum", "level", "reassign"}
+        is_safe = self.one_minimum and self.eligible_level > 0 and self.min_in_sync > 1
+        return is_safe and not moving.intersection(self.changes)
+
+
+def _with_eligible(plan: Plan, dice: random.Random) -> Plan:
+    """Draw the elections: who may lead, by which minimum, and who asks for it."""
+    unclean = dice.choice((Unclean.NEVER, Unclean.NEVER, Unclean.NEVER, Unclean.SETTING, Unclean.HAND, Unclean.BOTH))
+    changes = list(plan.changes)
+    changes += dice.choice(((), (), ("minimum",), ("cluster minimum",), ("level",), ("cluster minimum", "level")))
+    drawn = replace(
+        plan,
+        eligible_level=dice.choice((0, 1, 1)),
+        min_in_sync=dice.choice((plan.min_in_sync, plan.min_in_sync, plan.min_in_sync, 3)),
+        one_minimum=dice.random() < 0.4,
+        unclean=unclean,
+        faults=tuple(sorted({*plan.faults, *dice.choice(((), (), ("strand",)))})),
+    )
+    if unclean is not Unclean.NEVER:
+        changes = [one for one in changes if one != "delete"]
+        changes += [] if unclean is Unclean.SETTING else ["unclean", "unclean", "unclean"]
+        changes += ["unclean setting"] if unclean is Unclean.BOTH else []
+        drawn = replace(
+            drawn,
+            faults=tuple(sorted({*plan.faults, "strand"})),
+            fault_every=dice.choice((1.0, 2.0, 4.0)),
+            fault_seconds=dice.choice((20.0, 30.0)),
+            eligible_level=dice.choice((0, 0, 1)),
+            min_in_sync=dice.choice((1, 1, 2)),
+            lag_seconds=dice.choice((1.0, 2.0, 5.0)),
+            transactions=0,
+            classic_members=0,
+            consumer_members=0,
+        )
+    return replace(drawn, changes=tuple(sorted(changes)))
 
 
 def _settings(kind: Kind, dice: random.Random) -> tuple[tuple[str, str], ...]:

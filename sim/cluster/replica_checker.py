@@ -13,7 +13,7 @@ from sim.cluster.member import Member
 from sim.cluster.plan import Kind
 from sim.cluster.surroundings import Surroundings
 from sim.model import PartitionModel, Violation
-from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
+from stratalog.metadata.image.topics_image import NO_LEADER, LeaderRecovery, PartitionImage
 
 __all__ = ["ReplicaChecker"]
 
@@ -50,6 +50,8 @@ class ReplicaChecker:
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._marks: dict[_Key, _Mark] = {}
+        self._highest: dict[_Key, int] = {}
+        """The same, whatever was elected since."""
         self._deleted: dict[_Key, int] = {}
         """Up to where records had to go when they went; since then the clock may have been set back."""
         self.archives = Archives(world, self._mark_of)
@@ -92,21 +94,46 @@ class ReplicaChecker:
         name = partition.topic_partition
         if now.mark > now.end:
             raise Violation(f"{member}: the mark of {name} is {now.mark}, its log ends at {now.end}")
-        if now.mark < before.mark:
+        unclean = self._unclean(partition)
+        if now.mark < before.mark and unclean < 0:
             raise Violation(f"{member}: the mark of {name} goes back from {before.mark} to {now.mark}")
-        known = self._marks.get(_key(partition))
+        known = self._known_mark(partition)
         begins = now.epoch > before.epoch
         if begins and known is not None and now.end < known.offset and now.epoch >= known.leader_epoch:
             raise Violation(
                 f"{member} leads {name} in epoch {now.epoch} and ends at {now.end}; {known.member} had the mark at "
                 f"{known.offset} in epoch {known.leader_epoch}"
             )
-        if known is None or now.mark > known.offset:
+        if unclean >= 0 and (partition.leader_epoch < unclean or (now.epoch < 0 and now.mark <= before.mark)):
+            return  # of a time before the election, or not heard from its leader
+        if known is None or now.mark > known.offset or self._is_recovering(partition):
             self._marks[_key(partition)] = _Mark(now.mark, member, partition.leader_epoch)
+            self._highest[_key(partition)] = max(now.mark, self._highest.get(_key(partition), 0))
+
+    def _unclean(self, partition: Any) -> int:
+        """The leader epoch that the last unclean election of a partition began; -1 if there was none."""
+        epoch: int = self._world.unclean.epoch(bytes(partition.topic_id), partition.topic_partition.partition)
+        return epoch
+
+    def _known_mark(self, partition: Any) -> _Mark | None:
+        """The highest mark since the last unclean election."""
+        known = self._marks.get(_key(partition))
+        return known if known is not None and known.leader_epoch >= self._unclean(partition) else None
+
+    def _is_recovering(self, partition: Any) -> bool:
+        """Whether its leader has yet to compare its log with the archive, which wins."""
+        state = self._state_of(partition)
+        return state is not None and state.leader_recovery is LeaderRecovery.RECOVERING
+
+    def _state_of(self, partition: Any) -> PartitionImage | None:
+        topic = self._world.newest_image().topics.by_id.get(partition.topic_id)
+        return None if topic is None else topic.partitions.get(partition.topic_partition.partition)
 
     def _check_leader(self, member: Member, partition: Any, before: _State, now: _State) -> None:
-        if now.epoch == before.epoch and now.mark > before.mark:
+        if now.epoch == before.epoch and now.mark > before.mark and not self._is_recovering(partition):
             self._check_enough(member, partition.leader.state, str(partition.topic_partition))
+        if now.epoch < self._unclean(partition):
+            return  # its followers have another leader, whose log they are cut to
         if now.mark > before.mark or not set(now.in_sync).issubset(before.in_sync):
             self._check_copies(member, partition)
 
@@ -121,7 +148,7 @@ class ReplicaChecker:
         """Log starts do not go back, records go only if they had to, and leave the disk only for the archive."""
         log, name = partition.log, partition.topic_partition
         start, local_start = log.log_start_offset, log.local_log_start_offset
-        if start < before.start:
+        if start < before.start and self._unclean(partition) < 0:
             raise Violation(f"{member}: the log start of {name} goes back from {before.start} to {start}")
         topic = self._world.model.topics.get(partition.topic_id)
         if topic is None:
@@ -138,7 +165,7 @@ class ReplicaChecker:
         checked = max(partition.deleted_to, self._deleted.get(key, 0))
         retention_ms, now_ms = partition.topic.retention_ms, member.clock.wall_ms()
         self._deleted[key] = max(checked, start)
-        if "clock" in self._world.plan.faults and retention_ms >= 0:
+        if ("clock" in self._world.plan.faults and retention_ms >= 0) or partition.may_lack_records:
             return
         for offset in range(checked, start):
             value = partition.known.get(offset)
@@ -148,16 +175,15 @@ class ReplicaChecker:
                 raise Violation(f"{member}: {partition} starts at {start}, but offset {offset} was to be kept")
 
     def _mark_of(self, partition: PartitionModel) -> int:
-        known = self._marks.get((partition.topic.topic_id, partition.number))
-        return -1 if known is None else known.offset
+        return self._highest.get((partition.topic.topic_id, partition.number), -1)
 
     def _check_cut(self, member: Member, partition: Any) -> None:
         """A log that was cut still has all that is committed, if its broker is in sync: it may be elected next."""
-        name, known = partition.topic_partition, self._marks.get(_key(partition))
-        topic = self._world.newest_image().topics.by_id.get(partition.topic_id)
-        state = None if topic is None else topic.partitions.get(name.partition)
-        end = partition.log.log_end_offset
-        if state is not None and member.id in state.in_sync_replicas and known is not None and end < known.offset:
+        name, known = partition.topic_partition, self._known_mark(partition)
+        state, end = self._state_of(partition), partition.log.log_end_offset
+        if state is None or state.leader_recovery is LeaderRecovery.RECOVERING:
+            return
+        if member.id in state.in_sync_replicas and known is not None and end < known.offset:
             raise Violation(
                 f"{member} is in sync and cuts {name} to {end}; {known.member} had the mark at {known.offset}"
             )

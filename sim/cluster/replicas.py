@@ -24,6 +24,7 @@ def _total(outcomes: Sequence[Outcome]) -> str:
         "images": sum(each.images for each in outcomes),
         "brokers fenced": sum(each.fenced for each in outcomes),
         "records acknowledged": sum(each.acknowledged for each in outcomes),
+        "unclean elections": sum(each.unclean for each in outcomes),
     }
     return ", ".join(f"{count} {name}" for name, count in sums.items())
 

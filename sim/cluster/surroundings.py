@@ -27,6 +27,8 @@ class Surroundings(Protocol):
     voter_ids: tuple[int, ...]
     members: dict[int, Any]
     facts: Any
+    unclean: Any
+    """The unclean elections of the run: `sim.cluster.unclean.UncleanElections`."""
     model: Model
     """The knowledge that clients have of the records of replicated topics."""
     cuts: set[tuple[int, int]]

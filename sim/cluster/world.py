@@ -20,6 +20,7 @@ from sim.cluster.load import Load
 from sim.cluster.member import CONTROLLER_PORT, Member
 from sim.cluster.plan import Plan
 from sim.cluster.replica_checker import ReplicaChecker
+from sim.cluster.unclean import UncleanElections
 from sim.model import Model, Violation
 from sim.trace import Trace
 from sim.under.bucket import Bucket
@@ -56,6 +57,7 @@ class Outcome:
     fenced: int
     answered: int
     acknowledged: int = 0
+    unclean: int = 0
     lines: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
@@ -79,6 +81,7 @@ class World:
         self.process = Process("world")
         self.facts = Facts()
         self.model = Model()
+        self.unclean = UncleanElections(self)
         self.checker = Checker(self)
         self.replicas = ReplicaChecker(self) if self.plan.replicated_topics else None
         self.acknowledged = 0
@@ -267,6 +270,7 @@ def run_seed(
         checker.fenced,
         world.facts.answered,
         world.acknowledged,
+        world.unclean.count,
         list(trace.lines),
         trace.errors,
     )
