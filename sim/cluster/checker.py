@@ -8,6 +8,7 @@ from typing import Final
 from sim.cluster.member import SESSION_SECONDS, Member
 from sim.cluster.surroundings import Surroundings
 from sim.model import Violation
+from sim.under.process import Process
 from stratalog.metadata.image.brokers_image import BrokerImage
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.metadata.image.topics_image import NO_LEADER
@@ -44,6 +45,8 @@ class Checker:
         self._names: dict[bytes, str] = {}
         self._deleted: set[bytes] = set()
         self._broker_epochs: dict[int, int] = {}
+        self._processes: dict[int, Process | None] = {}
+        """The process that has registered last, by broker."""
         self.images_seen = 0
         self.fenced = 0
         """How often a broker was fenced because it was silent."""
@@ -109,6 +112,7 @@ class Checker:
             self._broker_epochs[broker.broker_id] = broker.epoch
             earlier = before.brokers.brokers.get(broker.broker_id)
             if earlier is None or earlier.epoch != broker.epoch:
+                self._processes[broker.broker_id] = self._world.members[broker.broker_id].process
                 if broker.epoch == former:
                     raise Violation(f"broker {broker.broker_id} is registered twice under epoch {broker.epoch}")
             elif earlier.incarnation_id != broker.incarnation_id:
@@ -121,15 +125,18 @@ class Checker:
     def _check_fencing(
         self, images: tuple[ClusterImage, ClusterImage], earlier: BrokerImage, broker: BrokerImage
     ) -> None:
-        """A silent broker has had a full session with the controller that has fenced it.
+        """A silent broker whose process lives has had a full session with the controller that has fenced it.
 
-        One that stops is fenced as soon as it leads nothing, which may be at once. A controller that starts may load the
+        The host of a dead one refuses connections. One that stops is fenced as soon as it leads nothing, which may be at once. A controller that starts may load the
         end of one epoch and the beginning of the next together: then the fence may be of the former.
         """
         is_leaving = earlier.incarnation_id in self._world.members[broker.broker_id].leaving
         if is_leaving or earlier.in_controlled_shutdown or broker.in_controlled_shutdown:
             return
         self.fenced += 1
+        process = self._processes.get(broker.broker_id)
+        if process is None or not process.alive:
+            return
         epochs = range(images[0].provenance.epoch, images[1].provenance.epoch + 1)
         since = min((self.offices[one].since for one in epochs if one in self.offices), default=self._world.loop.time())
         seconds = self._world.loop.time() - since
