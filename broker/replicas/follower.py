@@ -82,17 +82,25 @@ class Follower:
         return max(0, self._leader_high_watermark - self._log.log_end_offset)
 
     @property
+    def _durable_offset(self) -> int:
+        log_ = self._log
+        return log_.flushed_offset if log_.config.flush_messages <= 1 else log_.written_offset
+
+    @property
     def is_durable(self) -> bool:
         """Whether the whole log is as durable as the topic demands: it may be asked for more."""
-        log_ = self._log
-        end = log_.flushed_offset if log_.config.flush_messages <= 1 else log_.written_offset
-        return end >= log_.log_end_offset
+        return self._durable_offset >= self._log.log_end_offset
 
     @property
     def position(self) -> LogPosition:
-        """Where the log ends now."""
+        """The end of the part of the log that is as durable as the topic demands: its leader counts what lies below."""
         log_ = self._log
-        return LogPosition(log_.log_end_offset, log_.leader_epochs.latest_epoch, log_.log_start_offset)
+        offset, last_epoch = log_.log_end_offset, log_.leader_epochs.latest_epoch
+        if self._durable_offset < offset:
+            offset = max(self._durable_offset, log_.log_start_offset)
+            before = log_.leader_epochs.epoch_for(offset - 1) if offset else None
+            last_epoch = -1 if before is None else before
+        return LogPosition(offset, last_epoch, log_.log_start_offset)
 
     def settle(self, outcome: Outcome) -> None:
         """Tell ``outcome`` the position, as soon as all that is in the log is durable: an earlier role may have left it."""

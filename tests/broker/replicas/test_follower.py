@@ -303,3 +303,23 @@ def test_repeated_cuts_end_where_histories_part(common, ours, theirs):
         own_end = min(own_end, cut)
         own = {one: start for one, start in own.items() if start < own_end}
     assert (own, own_end) == (shared, shared_end)
+
+
+@pytest.mark.parametrize(
+    "asked_again", [False, True], ids=["when the write failed", "when more came before there was room"]
+)
+def test_records_that_found_no_room_are_not_claimed(bench, heard, asked_again):
+    """The leader counts what lies below the offset that it is asked for, and acknowledges it."""
+    role = bench.partition.follower
+    role.take(data(batch(0, 3)), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    role.take(data(batch(3, 4)), heard)
+    bench.partition.log.tail.failed = OSError(28, "full")
+    bench.partition.on_write_refused(
+        OSError(28, "full")
+    )  # the log could not even be brought back to the end of its file
+    if asked_again:
+        role.take(data(batch(7)), heard)
+    assert heard.told[-1] == ("refused", 3, 5, 0)
+    assert len(heard.told) == 2 + asked_again
