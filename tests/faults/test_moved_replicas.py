@@ -19,7 +19,7 @@ pytestmark = pytest.mark.story
 SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
     "log.retention.check.interval.ms": "1000",
-    "min.insync.replicas": "1",  # a partition of one replica takes records while others are added
+    "min.insync.replicas": "2",
 }
 TIERED = {"remote.storage.enable": "true", "segment.ms": "1000", "local.retention.ms": "500"}
 
