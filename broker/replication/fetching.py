@@ -61,6 +61,9 @@ _SHARE_BYTES_MAX: Final = 4 << 20
 """The most that one partition may bring where few are copied: as much as a leader writes before it syncs, so both sync as often."""
 
 
+_WAIT_MOVING_MS: Final = 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
     """Kafka's settings of a follower, as they are now."""
@@ -138,6 +141,8 @@ class Fetching:
         self._gone: dict[PartitionKey, None] = {}
         """Partitions that the next request takes out of the session."""
         self._resting: dict[PartitionKey, None] = {}
+        self._moving: dict[PartitionKey, None] = {}
+        """Partitions whose position is being corrected by what their leader says."""
         self._throttled = ThrottledQueue(throttle)
         self._failures = 0
         self._rest_until_ms: float = 0
@@ -201,6 +206,7 @@ class Fetching:
         self._busy -= copied.is_busy
         self._news.pop(key, None)
         self._resting.pop(key, None)
+        self._moving.pop(key, None)
         self._throttled.discard(key)
         self._leave_session(key)
 
@@ -253,6 +259,8 @@ class Fetching:
         elif code in {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE}:
             copied.is_away = True
             self._rest(key, copied, inf)
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._moving[key] = None
             actions.append(Correct(key, copied.leader_epoch, code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE))
             return
         elif code == ErrorCode.FENCED_LEADER_EPOCH:
@@ -271,6 +279,7 @@ class Fetching:
             return
         self._busy -= copied.is_busy
         copied.is_busy = copied.is_away = False
+        self._moving.pop(event.key, None)
         if isinstance(event, Refused):
             copied.position = event.position
             self._rest_after_failure(event.key, copied, now_ms)
@@ -330,12 +339,16 @@ class Fetching:
             self._news.update(dict.fromkeys(self._throttled.let_out(self._limits().partition_max_bytes, now_ms)))
 
     def _wait_ms(self, limits: FetchLimits, now_ms: int) -> int:
-        """How long the leader may wait for records: not while there is more to be named, or a throttled partition's turn comes."""
+        """How long the leader may wait for records: not while there is more to be named, or a throttled partition's turn comes.
+
+        Nor while it is asked for the ends of a log, which it answers after this request: they would be those of before.
+        """
         if self._news:
             return 0
+        wait_ms = min(limits.wait_ms, _WAIT_MOVING_MS) if self._moving else limits.wait_ms
         if not self._throttled:
-            return limits.wait_ms
-        return min(limits.wait_ms, max(1, ceil(self._throttled.look_at_ms - now_ms)))
+            return wait_ms
+        return min(wait_ms, max(1, ceil(self._throttled.look_at_ms - now_ms)))
 
     def _request(self, named: Iterable[PartitionKey], gone: Iterable[PartitionKey], now_ms: int) -> FetchRequest:
         limits = self._limits()

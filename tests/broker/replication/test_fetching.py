@@ -174,6 +174,31 @@ def test_a_position_that_is_corrected_holds_up_no_other_partition(code):
     assert named(request_of(one.step(answer(), 5))) == {0: 40}
 
 
+def test_a_leader_is_asked_for_no_long_wait_while_a_position_is_corrected_in_its_log():
+    """It answers the questions of the correction behind that request. Where it deletes the oldest records as fast, the new
+    position would be gone each time.
+    """
+    one, request = following(0, 1)
+    assert request.max_wait_ms == LIMITS.wait_ms
+    request = request_of(one.step(answer(data(0, code=ErrorCode.OFFSET_OUT_OF_RANGE)), 1))
+    assert request.max_wait_ms < 100
+    request = request_of(one.step(answer(), 2))
+    assert request.max_wait_ms < 100
+    one.step(Taken(key(0), 5, at(40)), 3)
+    assert request_of(one.step(answer(), 4)).max_wait_ms == LIMITS.wait_ms
+    request = request_of(one.step(answer(data(0, code=ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)), 5))
+    assert request.max_wait_ms == LIMITS.wait_ms  # the bucket decides how long that takes
+
+
+@pytest.mark.parametrize("ending", [Released(key(0)), Refused(key(0), 5, at(0))])
+def test_a_correction_that_ends_otherwise_ends_the_short_waits(ending):
+    """Let go of, or refused."""
+    one, _ = following(0, 1)
+    one.step(answer(data(0, code=ErrorCode.OFFSET_OUT_OF_RANGE)), 1)
+    one.step(ending, 2)
+    assert request_of(one.step(answer(), 3)).max_wait_ms == LIMITS.wait_ms
+
+
 def test_a_correction_that_fails_is_tried_again_after_a_pause():
     """An outcome that comes in a later epoch changes nothing."""
     one, _ = following(0)
