@@ -227,8 +227,7 @@ def _recover(loading: _Loading) -> None:
             if loading.request.refuse_damage:
                 raise refusal(f"{loading.base}: {reason}")
             loading.report.damaged_offset, loading.report.reason = loading.end_offset, reason
-            loading.report.has_lost_flushed = True
-            loading.report.resume_offset = point
+            loading.report.has_lost_flushed, loading.report.resume_offset = True, point
             _resume_above(loading, point)
 
 
@@ -403,10 +402,8 @@ def _restore(loading: _Loading, segments: list[Segment], end_offset: int) -> Pro
 def _settle(loading: _Loading, entries: list[Entry]) -> None:
     """Write what recovery changed; the epochs are written by the log's first sync cycle."""
     request, files = loading.request, loading.files
-    loading.unsynced, loading.changed = (
-        loading.unsynced + loading.frozen.unsynced,
-        loading.changed | loading.frozen.changed,
-    )
+    loading.unsynced += loading.frozen.unsynced
+    loading.changed |= loading.frozen.changed
     loading.epochs.truncate_from_end(loading.end_offset)
     loading.epochs.truncate_from_start(_log_start(loading))
     for offset in stray_snapshots(loading.snapshots, [one.base_offset for one in loading.segments], loading.end_offset):
