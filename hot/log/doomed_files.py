@@ -65,6 +65,11 @@ class DoomedFiles:
             del self._indexes[0]
             self.add([path + DELETED])
 
+    def relocated(self) -> None:
+        """The log lies in another directory: what waits goes with the one before."""
+        self._indexes.clear()
+        self.waiting.clear()
+
     def _rename(self, path: str) -> None:
         with suppress(FileNotFoundError):  # not every segment has all files, and what was interrupted is tried again
             self._place.files.rename(path, path + DELETED)

@@ -13,8 +13,8 @@ log_end_offset``. After an `OSError` the log refuses appends until `discard_unwr
     LogStart    SegmentList         LogTail <- LogAppender (epochs, producers, LogGaps)
     DoomedFiles ProducerSnapshots   SyncCycles: flushed_offset
 
-`hot.log.read` and `hot.log.times` read the segments; `hot.log.truncate`, `hot.log.restart`, `hot.log.compaction` and
-`hot.log.close` change many parts at once.
+`hot.log.read` and `hot.log.times` read the segments; `hot.log.truncate`, `hot.log.restart`, `hot.log.compaction`,
+`hot.log.moving` and `hot.log.close` change many parts at once.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from stratalog.hot.log.append import AppendInfo, LogAppender
 from stratalog.hot.log.close import abandon, begin_close, summarise
 from stratalog.hot.log.compaction import LogCompaction
 from stratalog.hot.log.damage import cut_before_damage, missing_ranges, set_aside
+from stratalog.hot.log.moving import LogMoving
 from stratalog.hot.log.parts import LogParts
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.read import LocalRead, read_slices
@@ -57,7 +58,7 @@ class Log:
     """The log of one partition on one disk. The module names its parts and their callers."""
 
     __slots__ = (
-        "_parts", "_segments", "appender", "compaction", "config", "cycles", "directory", "leader_epochs",
+        "_parts", "_segments", "appender", "compaction", "config", "cycles", "leader_epochs", "moving",
         "producer_state", "recovery", "start", "tail", "topic_id", "topic_partition", "write_queued",
     )  # fmt: skip
 
@@ -73,12 +74,11 @@ class Log:
         self.cycles = parts.cycles
         self.appender = LogAppender(place, parts.segments, parts.epochs, parts.producers, parts.tail, parts.gaps)
         self.compaction = LogCompaction(parts)
+        self.moving = LogMoving(parts)
         self.config = place.config
-        self.directory = place.directory
         self.topic_partition = place.topic_partition
         self.topic_id = place.topic_id
-        self.recovery = loaded.report
-        """The findings and repairs of the start."""
+        self.recovery = loaded.report  # the findings and repairs of the start
         self.leader_epochs = parts.epochs
         self.producer_state = parts.producers
 
@@ -107,9 +107,9 @@ class Log:
     ) -> Log:
         """Open the log in ``directory``, creating it if there is none, and recover what the last stop left.
 
-        ``clean`` says that the directory's mark of a clean shutdown was found; otherwise everything from
-        ``recovery_point`` on is verified, and must be synced before it is served: ``flushed_offset`` is no higher
-        than the recovery point until the first sync cycle. `OpenRequest` has the rest. Raises `OSError`, `Corrupt`.
+        ``clean`` says that the directory's mark of a clean shutdown was found; otherwise everything from ``recovery_point``
+        on is verified, and must be synced before it is served: ``flushed_offset`` is no higher until the first sync
+        cycle. `OpenRequest` has the rest. Raises `OSError`, `Corrupt`.
         """
         cache = SegmentCache() if cache is None else cache
         request = OpenRequest(
@@ -121,6 +121,11 @@ class Log:
         return cls(place, load_log(request), cleaned=may_have_gaps)
 
     # -- offsets and sizes --------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> str:
+        """Where its files lie."""
+        return self._parts.place.directory
 
     @property
     def log_start_offset(self) -> int:
@@ -182,8 +187,6 @@ class Log:
         """Every local segment, oldest first. Raises `OSError`."""
         last = len(self._segments) - 1
         return [segment.info(active=number == last) for number, segment in enumerate(self._segments)]
-
-    # -- settings -----------------------------------------------------------------------------------------
 
     def update_config(self, config: LogConfig) -> None:
         """Apply new topic settings from the next append on."""

@@ -12,7 +12,7 @@ __all__ = ["LogPlace"]
 
 
 class LogPlace:
-    """One partition on one disk. Only ``config`` ever changes, when the topic gets new settings."""
+    """One partition on one disk. ``config`` changes when the topic gets new settings, ``directory`` when the log is moved."""
 
     __slots__ = ("cache", "config", "directory", "files", "topic_id", "topic_partition")
 

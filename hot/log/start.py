@@ -102,6 +102,10 @@ class LogStart:
         self._snapshots.keep(segments[0].base_offset)
         return count
 
+    def relocated(self) -> None:
+        """The files have been copied, without segments that were leaving."""
+        self._leaving.clear()
+
     def finish_leaving(self) -> None:
         """Take the names of the segments that have left the log, oldest first. Raises `OSError`; then call it again."""
         while self._leaving:

@@ -33,6 +33,7 @@ class SyncCycles:
         "_truncated_to",
         "_unsynced",
         "flushed_offset",
+        "generation",
     )
 
     def __init__(self, place: LogPlace, segments: SegmentList, epochs: LeaderEpochCache, loaded: LoadedLog) -> None:
@@ -49,6 +50,8 @@ class SyncCycles:
         self._names_dirty = self._created or loaded.names_changed
         self._truncated_to = loaded.truncated_to
         self._cut = 0
+        self.generation = 0
+        """Grows with each cut: the files hold other batches than before."""
 
     # -- dirt ---------------------------------------------------------------------------------------------
 
@@ -133,10 +136,24 @@ class SyncCycles:
         while self._tickets and self._tickets[0].done:
             self.flushed_offset = max(self.flushed_offset, self._tickets.pop(0).end_offset)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no cycle runs."""
+        return not self._tickets
+
+    def relocated(self, written_offset: int) -> None:
+        """The log lies in another directory, where all that is written is durable, and so is its recovery point."""
+        self._unsynced.clear()
+        self._replacements.clear()
+        self._names_dirty = self._created = False
+        self._truncated_to = None
+        self.flushed_offset = written_offset
+
     # -- a log that gets shorter --------------------------------------------------------------------------
 
     def cut(self, end_offset: int) -> None:
         """Lower the running cycles to ``end_offset``: above it the log will hold other batches than they sync."""
+        self.generation += 1
         self.flushed_offset = min(self.flushed_offset, end_offset)
         for ticket in self._tickets:
             ticket.end_offset = min(ticket.end_offset, end_offset)

@@ -69,7 +69,6 @@ class Segment:
 
     __slots__ = (
         "_cache",
-        "_directory",
         "_file",
         "_files",
         "_indexes",
@@ -78,6 +77,7 @@ class Segment:
         "_stored_transactions",
         "base_offset",
         "config",
+        "directory",
         "first_append_ms",
         "frozen",
         "known_aborted",
@@ -105,7 +105,7 @@ class Segment:
         first_append_ms: int = -1,
     ) -> None:
         self._files = files
-        self._directory = directory
+        self.directory = directory
         self._cache = cache
         self._file: File | None = None
         self._lent: ref[File] | None = None
@@ -136,7 +136,7 @@ class Segment:
 
     def path(self, suffix: str = ".log") -> str:
         """Where a file of this segment lies."""
-        return segment_path(self._directory, self.base_offset, suffix) + self.name_suffix
+        return segment_path(self.directory, self.base_offset, suffix) + self.name_suffix
 
     @property
     def file(self) -> File:
@@ -293,6 +293,12 @@ class Segment:
             file.truncate(0)
         append_all(file, [aborted_to_bytes(transactions[max(first, 0) :])])
         return [file]
+
+    def hold_indexes(self) -> None:
+        """Load what the files beside the ``.log`` have of an active segment, which may do without them. Raises `OSError`, `Corrupt`."""
+        self.replace_aborted(self.aborted)
+        self._indexes = self.indexes
+        self._indexes.offsets.stored_count = self._indexes.times.stored_count = 0
 
     # -- aborted transactions -----------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ PAGE_BYTES = 4096
 class Event(NamedTuple):
     """One call: what it did to which inode or name."""
 
-    kind: str  # write, truncate, sync, name, syncdir, mark
+    kind: str  # write, truncate, sync, name, move, syncdir, mark
     inode: int = -1
     position: int = 0
     data: bytes = b""
@@ -92,6 +92,7 @@ class JournaledFilesystem:
         self.free_bytes: int | None = None
         self.sync_failures = 0
         self.dropped: set[int] = set()
+        self.failing_directories: set[str] = set()
         self._next_inode = 0
 
     def mark(self, what: object) -> None:
@@ -141,11 +142,24 @@ class JournaledFilesystem:
         return FileStatus(self.names[path], len(self.inodes[self.names[path]]), 0, 0)
 
     def rename(self, source: str, target: str) -> None:
+        if source in self.directories:
+            self._move(source, target)
+            self.journal.append(Event("move", source=source, target=target))
+            return
         if source not in self.names:
             raise FileNotFoundError(source)
         inode = self.names.pop(source)
         self.names[target] = inode
         self.journal.append(Event("name", inode, source=source, target=target))
+
+    def _move(self, source: str, target: str) -> None:
+        """Give a directory without directories in it another name."""
+        if target in self.directories and any(_parent(path) == target for path in self.names):
+            raise OSError(errno.ENOTEMPTY, "not empty", target)
+        self.directories.discard(source)
+        self.directories.add(target)
+        for path in [one for one in self.names if _parent(one) == source]:
+            self.names[target + path[len(source) :]] = self.names.pop(path)
 
     def unlink(self, path: str) -> None:
         if path in self.names:
@@ -163,6 +177,8 @@ class JournaledFilesystem:
         self.directories.discard(path)
 
     def sync_directory(self, path: str) -> None:
+        if path in self.failing_directories:
+            raise OSError(errno.EIO, "sync failed", path)
         self.journal.append(Event("syncdir", target=path))
 
 
@@ -190,7 +206,7 @@ def cut_power(before: JournaledFilesystem, base: JournaledFilesystem | None, ind
                 _apply(content, event)
             elif mood == "mixed":
                 _apply_partly(content, event, rng)
-    _apply_names(image, journal, named, mood, rng)
+    _apply_names(image, journal, named, mood, rng, [event for event in before.journal if event.kind == "move"])
     for inode in image.names.values():
         image.inodes.setdefault(inode, bytearray())
     image._next_inode = before._next_inode
@@ -233,26 +249,46 @@ def _apply_partly(content: bytearray, event: Event, rng: random.Random) -> None:
 
 
 def _apply_names(
-    image: JournaledFilesystem, journal: list[Event], named: dict[str, int], mood: str, rng: random.Random
+    image: JournaledFilesystem,
+    journal: list[Event],
+    named: dict[str, int],
+    mood: str,
+    rng: random.Random,
+    before_moves: Sequence[Event],
 ) -> None:
     """Names: durable ones in order; of the others a prefix, or any subset."""
     prefix = rng.randrange(len(journal) + 1) if rng.random() < 0.5 else None
+    for event in reversed(before_moves):
+        image._move(event.target, event.source)
+    lost: dict[str, str] = {}
     for number, event in enumerate(journal):
-        if event.kind != "name":
+        if event.kind not in ("name", "move"):
             continue
         parents = {_parent(path) for path in (event.source, event.target) if path}
         durable = all(number < named.get(parent, -1) for parent in parents)
-        if not durable and mood != "keep":
-            if mood == "drop":
-                continue
-            if prefix is not None and number >= prefix:
-                continue
-            if prefix is None and rng.random() < 0.5:
-                continue
+        if not durable and mood != "keep" and _is_dropped(mood, prefix, number, rng):
+            if event.kind == "move":
+                lost[event.target] = event.source
+            continue
+        if event.kind == "move":
+            origin = lost.pop(event.source, event.source)
+            if origin != event.target:
+                image._move(origin, event.target)
+            continue
         if event.source:
-            image.names.pop(event.source, None)
+            image.names.pop(_found_at(event.source, lost), None)
         if event.target:
-            image.names[event.target] = event.inode
+            image.names[_found_at(event.target, lost)] = event.inode
+
+
+def _is_dropped(mood: str, prefix: int | None, number: int, rng: random.Random) -> bool:
+    return mood == "drop" or (number >= prefix if prefix is not None else rng.random() < 0.5)
+
+
+def _found_at(path: str, lost: dict[str, str]) -> str:
+    """Where a name is whose directory did not get its other name."""
+    parent = _parent(path)
+    return lost[parent] + path[len(parent) :] if parent in lost else path
 
 
 @dataclass
