@@ -73,6 +73,10 @@ class BrokerParts(BrokerView, Protocol):
         """Its cluster, as it sees it."""
 
     @property
+    def compaction(self) -> Compaction:
+        """Cleans compacted topics."""
+
+    @property
     def deleted_archives(self) -> DeletedArchives:
         """The archives of deleted topics."""
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stratalog.broker import api, archive_assembly, assembly, decision_rules, http_assembly
 from stratalog.broker.api.broker_view import BrokerView
@@ -27,6 +27,7 @@ from stratalog.broker.http.connections import http_limits
 from stratalog.broker.http.listener import HttpListener
 from stratalog.broker.http.topic_figures import TopicFigures
 from stratalog.broker.joinable import joinable
+from stratalog.broker.move_assembly import new_moves
 from stratalog.broker.network.limits import server_limits
 from stratalog.broker.network.server import Server, told_listeners
 from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
@@ -67,9 +68,6 @@ from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.schema import Message
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Node"]
 
@@ -185,6 +183,7 @@ class Node:
         self.compaction = assembly.new_compaction(self)
         add_worker_metrics(self.metrics, self.tiering, self.deep_work, self.compaction)
         self.compaction.start()
+        self.moves = new_moves(self)
         self.http_address = await self.http.bind(self.config.http_host, self.config.http_port)
         await self.server.accept()
         self.http.serve()
@@ -204,7 +203,7 @@ class Node:
                 built[name].close()
         if "housekeeping" in built:
             self.housekeeping.stop()
-        for name in {"deep_work", "compaction"} & built.keys():
+        for name in {"deep_work", "compaction", "moves"} & built.keys():
             await built[name].close()
         await self.http.close()
         self.log_limits.remove()
@@ -377,6 +376,7 @@ class Node:
         self.housekeeping.stop()
         if self.replication is not None:
             self.replication.close()
+        await self.moves.close()
         await self.compaction.close()
         self.removals.close()
         await self.mount.close()

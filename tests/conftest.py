@@ -380,11 +380,10 @@ class ServeProcess:
         """Start and wait for the line that says it is ready."""
         serve = [sys.executable, "-m", "stratalog", "serve", "--listen", self.address, "--http", "127.0.0.1:0"]
         settings = {"stratalog.bucket.url": f"file://{self.directory}/bucket", **self.settings}
+        data = [] if "log.dirs" in settings else ["--data", f"{self.directory}/data"]
         sets = (word for name, value in settings.items() for word in ("--set", f"{name}={value}"))
         with open(f"{self.directory}/stderr", "a") as stderr:  # noqa: PTH123 - a path in a string
-            self.process = subprocess.Popen(
-                [*serve, "--data", f"{self.directory}/data", *sets], stdout=subprocess.PIPE, stderr=stderr, text=True
-            )
+            self.process = subprocess.Popen([*serve, *data, *sets], stdout=subprocess.PIPE, stderr=stderr, text=True)
         line = self.process.stdout.readline()
         assert line.startswith("ready "), self.errors()
         self.http = line.split("http=")[1].split()[0]

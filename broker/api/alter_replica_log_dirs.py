@@ -1,13 +1,15 @@
-"""AlterReplicaLogDirs (key 34): a replica stays in the log directory where it was created.
+"""AlterReplicaLogDirs (key 34): replicas move to other log directories of this broker (KIP-113).
 
-Behaviour: a partition of another broker is REPLICA_NOT_AVAILABLE. Naming the directory where a replica is already is no error, as in Kafka. Another directory of this broker
-is refused with INVALID_REQUEST, because moves are not served yet; one that is none, with LOG_DIR_NOT_FOUND.
+Behaviour: answered at once; DescribeLogDirs shows how far a move is. Naming the directory where a replica lies already is no
+error, and cancels a move of it. A partition of another broker is REPLICA_NOT_AVAILABLE, and is begun in that directory if it
+comes here. A directory that is none of this broker's is LOG_DIR_NOT_FOUND; while one is offline nothing moves: KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
 
 from stratalog.broker.api.broker_view import Context
-from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Steps
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -19,20 +21,6 @@ from stratalog.wire.schema import Message
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["API"]
-
-
-def _outcome(context: Context, path: str, partition: TopicPartition) -> ErrorCode:
-    broker = context.broker
-    if path not in {directory.path for directory in broker.directories.all}:
-        return ErrorCode.LOG_DIR_NOT_FOUND
-    try:
-        led = broker.partitions.by_name(*partition)
-    except KafkaError as error:
-        elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.REPLICA_NOT_AVAILABLE if elsewhere else error.code  # as Kafka keeps it for old clients
-    if led.partition.directory.offline is not None:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    return ErrorCode.NONE if led.partition.directory.path == path else ErrorCode.INVALID_REQUEST
 
 
 def _answer(outcomes: dict[tuple[str, int], ErrorCode]) -> Message:
@@ -53,9 +41,17 @@ def _named(request: AlterReplicaLogDirsRequest) -> list[tuple[str, TopicPartitio
     ]
 
 
-def handle(context: Context, request: AlterReplicaLogDirsRequest) -> Message:
-    """Answered at once."""
-    return _answer({partition: _outcome(context, path, partition) for path, partition in _named(request)})
+def _steps(context: Context, request: AlterReplicaLogDirsRequest) -> Steps[Message | Pending]:
+    outcomes: dict[tuple[str, int], ErrorCode] = {}
+    for path, partition in _named(request):
+        outcomes[partition] = context.broker.moves.ask(partition, path)
+        yield None
+    return _answer(outcomes)
+
+
+def handle(context: Context, request: AlterReplicaLogDirsRequest) -> Pending:
+    """In steps: a request may name thousands of replicas."""
+    return context.sliced(_steps(context, request))
 
 
 def _failure(request: AlterReplicaLogDirsRequest, version: int, error: KafkaError) -> Message:

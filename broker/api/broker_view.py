@@ -15,6 +15,7 @@ from stratalog.broker.coordinators.coordinators import Coordinators
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.fetches.fetch_sessions import FetchSessions
+from stratalog.broker.moves.directory_moves import DirectoryMoves
 from stratalog.broker.network.server import Server
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.partition_table import PartitionTable
@@ -49,6 +50,10 @@ class BrokerView(MetadataView, Protocol):
     @property
     def directories(self) -> Directories:
         """Its log directories."""
+
+    @property
+    def moves(self) -> DirectoryMoves:
+        """Moves of its replicas between them."""
 
     @property
     def partitions(self) -> PartitionTable:

@@ -3,7 +3,8 @@
 Behaviour: the size of a partition is that of the files in its directory, as ``du --apparent-size`` counts them. The
 archives of tiered partitions stand in one more entry, ``remote://``: there the offset lag is the number of records that
 are not archived yet. A directory that failed says KAFKA_STORAGE_ERROR. The files are looked at in a
-thread, not on the event loop.
+thread, not on the event loop. A replica that moves stands in both directories: in the new one as the future log, with the
+offsets that it lacks.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import asyncio
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from stratalog.broker.api.broker_view import BrokerView, Context
+from stratalog.broker.moves.directory_moves import FutureLog
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -44,13 +46,22 @@ def _asked(context: Context, request: DescribeLogDirsRequest) -> list[UnifiedLog
     return [unified for name in sorted(set(names)) if (unified := table.get(name)) is not None]
 
 
-def _topics(rows: Iterable[tuple[TopicPartition, int, int]]) -> list[DescribeLogDirsTopic]:
-    """Rows of (partition, bytes, lag) by topic."""
+class _Row(NamedTuple):
+    """A log, or a copy that is to take the place of one."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    lag: int
+    is_future: bool = False
+
+
+def _topics(rows: Iterable[_Row]) -> list[DescribeLogDirsTopic]:
+    """Rows by topic."""
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for (topic, partition), size_bytes, lag in rows:
+    for (topic, partition), size_bytes, lag, is_future in rows:
         topics.setdefault(topic, []).append(
             DescribeLogDirsPartition(
-                partition_index=partition, partition_size=size_bytes, offset_lag=lag, is_future_key=False
+                partition_index=partition, partition_size=size_bytes, offset_lag=lag, is_future_key=is_future
             )
         )
     return [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
@@ -75,11 +86,14 @@ def _log_bytes(path: str) -> int:
     return total
 
 
-def _measure(path: str, partitions: Collection[tuple[TopicPartition, str]]) -> DescribeLogDirsResult:
+def _measure(
+    path: str, partitions: Collection[tuple[TopicPartition, str]], copies: Collection[FutureLog]
+) -> DescribeLogDirsResult:
     """One directory; runs in a thread."""
     try:
         volume = os.statvfs(path)
-        rows = [(name, _log_bytes(home), 0) for name, home in partitions]
+        rows = [_Row(name, _log_bytes(home), 0) for name, home in partitions]
+        rows += [_Row(one.topic_partition, _log_bytes(one.path), one.lag, is_future=True) for one in copies]
     except OSError:
         return _failed(path)
     return DescribeLogDirsResult(
@@ -101,7 +115,7 @@ def _remote(broker: BrokerView, partitions: Iterable[UnifiedLog]) -> DescribeLog
         figures = broker.tiering.describe(unified)
         if unified.log.config.remote_storage_enable or figures.size_bytes:
             lag = max(unified.partition.high_watermark - max(figures.end_offset, unified.log_start_offset), 0)
-            rows.append((unified.topic_partition, figures.size_bytes, lag))
+            rows.append(_Row(unified.topic_partition, figures.size_bytes, lag))
     return DescribeLogDirsResult(log_dir=REMOTE, topics=_topics(rows)) if rows else None
 
 
@@ -120,7 +134,9 @@ async def _describe(context: Context, request: DescribeLogDirsRequest) -> Messag
             for unified in partitions
             if unified.partition.directory is directory.writer
         ]
-        results.append(await asyncio.to_thread(_measure, directory.path, mine))
+        asked = {unified.topic_partition for unified in partitions}
+        copies = [one for one in broker.moves.in_directory(directory) if one.topic_partition in asked]
+        results.append(await asyncio.to_thread(_measure, directory.path, mine, copies))
     remote = _remote(broker, partitions)
     return DescribeLogDirsResponse(results=results if remote is None else [*results, remote])
 

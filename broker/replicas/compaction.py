@@ -164,10 +164,13 @@ class Compaction:
         number = dirtiest(sections, [candidate.unified.log.compaction.policy for candidate in candidates])
         return None if number is None else candidates[number]
 
+    def works_on(self, unified: UnifiedLog) -> bool:
+        """Whether the log is being cleaned."""
+        return unified.log.directory in self._running
+
     def _may_work_on(self, unified: UnifiedLog) -> bool:
         partition = unified.partition
-        free = unified.log.directory not in self._running
-        return free and partition.directory.offline is None and partition.held_back is None
+        return not self.works_on(unified) and partition.directory.offline is None and partition.held_back is None
 
     def _section(self, unified: UnifiedLog) -> Section | None:
         log_ = unified.log

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import ne
 from typing import Protocol
@@ -26,6 +26,7 @@ from stratalog.hot.checkpoint_steps import bounds_steps, high_watermark_steps, r
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
+from stratalog.hot.moved_logs import UnfinishedMove, settle_moves
 from stratalog.hot.storage.checkpoint import (
     MetaProperties,
     write_clean_shutdown,
@@ -74,6 +75,8 @@ class Directory:
     directory_id: bytes
     lock: int
     ballast: Ballast
+    arriving: dict[TopicPartition, Kept] = field(default_factory=dict)
+    """Logs that are about to move here: their rows are in the checkpoints already."""
 
     @property
     def path(self) -> str:
@@ -92,6 +95,8 @@ class Directories:
         self.metadata_only = metadata_only
         self.cluster_id = cluster_id
         self.node_id = node_id
+        self.unfinished_moves: list[UnfinishedMove] = []
+        """Moves between directories that the last stop has interrupted."""
 
     @classmethod
     def open(
@@ -122,6 +127,7 @@ class Directories:
             if not may_format:
                 _check_formatted(loaded)
             cluster_id = _cluster_id(loaded, node_id)
+            unfinished = settle_moves(loaded, partial(os.urandom, _UUID_BYTES))
         except BaseException:
             _put_marks_back(loaded)
             for lock in locks:
@@ -143,7 +149,9 @@ class Directories:
             assert one.owner.directory_id is not None
             directories.append(Directory(one, writer, one.owner.directory_id, lock, ballast))
             _report(one)
-        return cls(directories, cluster_id, node_id, metadata_only=metadata_only)
+        opened = cls(directories, cluster_id, node_id, metadata_only=metadata_only)
+        opened.unfinished_moves = unfinished
+        return opened
 
     @property
     def online(self) -> list[Directory]:
@@ -237,7 +245,7 @@ class Directories:
             yield
             ballast.lend((yield from bounds_steps(files, logs)))
             yield
-            rows = partial(_high_watermarks, partitions)
+            rows = partial(_high_watermarks, [*partitions, *directory.arriving.values()])
             ballast.lend((yield from high_watermark_steps(files, rows)))
         except OSError as error:
             directory.writer.report(error)

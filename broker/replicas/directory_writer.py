@@ -104,6 +104,7 @@ class DirectoryWriter:
         self._owners: dict[LogOwner, None] = {}
         self._refused: dict[LogOwner, None] = {}
         self._postponed: set[LogOwner] = set()
+        self._held: set[LogOwner] = set()
         self._syncing = 0
         self._shortage_told_again_at = 0.0
 
@@ -118,6 +119,21 @@ class DirectoryWriter:
         self._dirty.pop(owner, None)
         self._refused.pop(owner, None)
         self._postponed.discard(owner)
+        self._held.discard(owner)
+
+    def hold(self, owner: LogOwner) -> None:
+        """Write nothing that the owner's log queues from now on, until `let_go` or `remove`."""
+        self._held.add(owner)
+
+    def holds(self, owner: LogOwner) -> bool:
+        """Whether the owner's log is held."""
+        return owner in self._held
+
+    def let_go(self, owner: LogOwner) -> None:
+        """Write what a held log has queued, and go on; nothing happens to one that is not held."""
+        if owner in self._held:
+            self._held.discard(owner)
+            self.enqueue(owner)
 
     def enqueue(self, owner: LogOwner) -> None:
         """Write the queued records of the owner's log at the end of this turn. An offline directory writes none."""
@@ -133,6 +149,8 @@ class DirectoryWriter:
             while self._queued and written_bytes < INLINE_BYTES_MAX:
                 owner = next(iter(self._queued))
                 del self._queued[owner]
+                if owner in self._held:
+                    continue
                 written_bytes += owner.log.queued_bytes
                 self._write_one(owner)
         finally:  # a mistake in one owner may not keep the others waiting for ever

@@ -105,16 +105,16 @@ class HostedPartitions:
         self.table = PartitionTable(services.image, services.in_contact, services.clock.monotonic)
         self._services = services
         self._resolver = resolver
-        self._opening = LogOpening(
+        self.logs = LogOpening(
             services.directories, self.table, services.clock, segments_open_max=services.segments_open_max
         )
-        self._placing = Placing(
+        self.placing = Placing(
             services.placements, node_id=services.node_id, directories=services.directories, image=services.image
         )
 
     def started(self) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on."""
-        self._opening.started()
+        self.logs.started()
         left = self._services.directories.without_topic(self._services.image().topics.by_id)
         if left:
             log.warning(
@@ -178,7 +178,7 @@ class HostedPartitions:
         name = TopicPartition(topic.name, number)
         unified = self.table.get(name)
         if unified is not None:
-            self._placing.tell(unified, state)
+            self.placing.tell(unified, state)
         node_id = self._services.node_id
         if unified is not None:
             self._note_durability(state, unified.partition.log.config)
@@ -229,21 +229,20 @@ class HostedPartitions:
             self._rest(unified)
             return
         if partition.is_damaged:
-            if not (self._placing.may_cut(state) and partition.cut_before_damage()):
+            if not (self.placing.may_cut(state) and partition.cut_before_damage()):
                 self._rest(unified)
                 return
-            self._placing.tell(unified, state)
+            self.placing.tell(unified, state)
         copying.follow(partition.follow(state.leader, state.leader_epoch))
 
     def _damaged(self, unified: UnifiedLog) -> None:
         """The disk has lost a range of a log that is open: others have to lead, and a copy takes nothing meanwhile."""
-        topic = self._services.image().topics.by_id.get(unified.topic_id)
-        state = None if topic is None else topic.partitions.get(unified.topic_partition.partition)
+        state = self.placing.state_of(unified)
         if state is None:
             return
-        if not self._placing.is_told and is_given_up(state, self._services.node_id):
+        if not self.placing.is_told and is_given_up(state, self._services.node_id):
             self._services.on_data_lost()
-        self._placing.tell(unified, state)
+        self.placing.tell(unified, state)
         if unified.partition.follower is not None:
             self._rest(unified)
 
@@ -264,11 +263,10 @@ class HostedPartitions:
 
     def retry_unopened(self, image: ClusterImage) -> None:
         """Open what a full disk kept from being opened."""
-        for topic_id in self._opening.take_unopened():
-            topic = image.topics.by_id.get(topic_id)
-            if topic is not None:
+        for topic_id in self.logs.take_unopened():
+            if (topic := image.topics.by_id.get(topic_id)) is not None:
                 self.follow(image, topic)
-        self._opening.tell_recovery()
+        self.logs.tell_recovery()
 
     def reconfigure(self, image: ClusterImage, topic: str) -> None:
         """Hand new settings to the partitions of a topic."""
@@ -339,7 +337,7 @@ class HostedPartitions:
     def _open(self, topic: TopicImage, name: TopicPartition, state: PartitionImage, config: LogConfig) -> None:
         services = self._services
         self._note_durability(state, config)
-        opened = self._opening.open(
+        opened = self.logs.open(
             name,
             topic.topic_id,
             config,
@@ -368,8 +366,8 @@ class HostedPartitions:
         if leads:
             self._lead(partition, state)
         self.table.add(unified)
-        self._placing.tell(unified, state)
-        self._opening.sync_recovered(opened, partition)  # the first append waits for it
+        self.placing.tell(unified, state)
+        self.logs.sync_recovered(opened, partition)  # the first append waits for it
         if leads:
             services.on_led(unified, why_opened(state, opened.led))
         elif state.leader >= 0:
@@ -391,7 +389,7 @@ class HostedPartitions:
         text = "%s has lost records that may have been acknowledged: it ends at %d, its mark was %d"
         log.error(text, log_.topic_partition, log_.log_end_offset, mark)
         ends_early = ends_early and node_id in {*state.in_sync_replicas, *state.eligible_leader_replicas}
-        if ends_early or (has_hole and is_given_up(state, node_id) and not self._placing.is_told):
+        if ends_early or (has_hole and is_given_up(state, node_id) and not self.placing.is_told):
             self._services.on_data_lost()
 
     def _lead(self, partition: Partition, state: PartitionImage) -> None:
@@ -413,12 +411,12 @@ class HostedPartitions:
         services = self._services
         self._copy_no_longer(unified)
         services.on_released(unified)
-        self._placing.gone(unified)
+        self.placing.gone(unified)
         self.table.remove(unified)
         unified.partition.close()
         unified.log.abandon()
         directory = services.directories.of(unified.partition.directory)
-        self._opening.counts[directory.path] -= 1
+        self.logs.counts[directory.path] -= 1
         try:
             directory.files.doom_partition(unified.topic_partition, os.urandom(_UUID_BYTES))
         except OSError as error:

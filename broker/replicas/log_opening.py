@@ -31,6 +31,7 @@ _OF_ONE_NAME = frozenset(
     {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG}
 )
 """Errors that say something about one file, and nothing about the disk."""
+_PREFERRED_MAX = 10_000
 _NAMED = (StratalogError, KafkaError, OSError)
 """Errors whose words are enough; of others the place in the code is logged, too."""
 
@@ -54,6 +55,8 @@ class LogOpening:
         """``table`` hears of what cannot be opened. So many files of segments may be held open."""
         self.counts: Counter[str] = Counter()
         """Open logs by the path of their directory."""
+        self._preferred: dict[TopicPartition, Directory] = {}
+        """Where logs that are not here yet are to be begun, as AlterReplicaLogDirs asked; the oldest are forgotten."""
         self._directories = directories
         self._table = table
         self._clock = clock
@@ -70,6 +73,17 @@ class LogOpening:
         for directory in self._directories.online:
             directory.writer.begin_together()
         self._recovery.tell()
+
+    def prefer(self, name: TopicPartition, directory: Directory) -> None:
+        """Begin the log of a partition in this directory when it comes here."""
+        self._preferred[name] = directory
+        if len(self._preferred) > _PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
+
+    def moved(self, source: Directory, target: Directory) -> None:
+        """A log has moved from one directory to another."""
+        self.counts[source.path] -= 1
+        self.counts[target.path] += 1
 
     def open(
         self,
@@ -115,6 +129,7 @@ class LogOpening:
             self._failed(name, topic_id, directory, error)
             return None
         self.counts[directory.path] += 1
+        self._preferred.pop(name, None)
         self._recovery.add(log_)
         return OpenedLog(log_, directory, led)
 
@@ -129,6 +144,9 @@ class LogOpening:
         known = {one.directory_id for one in directories.online}
         if placed_in not in known and not is_reserved(placed_in) and len(directories.online) < len(directories.all):
             raise OSError("it may lie in a directory that is offline, and is not begun anew in another one")
+        preferred = self._preferred.get(name)
+        if preferred is not None and preferred.writer.offline is None:
+            return preferred
         return directories.emptiest(self.counts)
 
     def _failed(self, name: TopicPartition, topic_id: Uuid, directory: Directory, error: Exception) -> None:

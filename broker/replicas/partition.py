@@ -308,6 +308,14 @@ class Partition:
             before.take_down(self._not_led())
             self.wake()
 
+    def move_to(self, directory: DirectoryWriter) -> None:
+        """The log lies in another directory from now on, where all that is written is durable."""
+        self.directory.remove(self)
+        self.directory = directory
+        directory.add(self)
+        directory.enqueue(self)
+        self.on_flushed()
+
     def close(self) -> None:
         """The partition is hosted here no longer: its role ends, the log is the caller's."""
         self.directory.remove(self)

@@ -60,6 +60,8 @@ class Placing:
         self._node_id = node_id
         self._directories = directories
         self._image = image
+        self._announced: dict[tuple[Uuid, int], Uuid] = {}
+        """The directories of replicas that are about to move: the controller knows them before they lie there."""
 
     @property
     def is_told(self) -> bool:
@@ -72,6 +74,7 @@ class Placing:
             return
         topic_id, number, node_id = unified.topic_id, unified.topic_partition.partition, self._node_id
         directory = self._directories.of(unified.partition.directory).directory_id
+        directory = self._announced.get((topic_id, number), directory)
         if unified.partition.is_damaged and is_given_up(state, node_id):
             directory = LOST
         if node_id not in state.replicas or state.directory_of(node_id) == directory:
@@ -86,7 +89,33 @@ class Placing:
             return False
         return not self.is_told or state.directory_of(node_id) == LOST
 
+    def announce(self, unified: UnifiedLog, directory: Uuid) -> bool:
+        """Report the directory that a replica is about to move to; True when the image has it.
+
+        A broker that stopped in between would else be given its replica in a directory where it does not lie any more.
+        """
+        state = self.state_of(unified)
+        if not self.is_told or state is None or self._node_id not in state.replicas:
+            return True
+        self._announced[unified.topic_id, unified.topic_partition.partition] = directory
+        self.tell(unified, state)
+        return state.directory_of(self._node_id) == directory
+
+    def settled(self, unified: UnifiedLog) -> None:
+        """The replica has moved, or will not: report where it lies."""
+        if self._announced.pop((unified.topic_id, unified.topic_partition.partition), None) is None:
+            return
+        state = self.state_of(unified)
+        if state is not None:
+            self.tell(unified, state)
+
+    def state_of(self, unified: UnifiedLog) -> PartitionImage | None:
+        """The partition in the image of now; None if it is not there."""
+        topic = self._image().topics.by_id.get(unified.topic_id)
+        return None if topic is None else topic.partitions.get(unified.topic_partition.partition)
+
     def gone(self, unified: UnifiedLog) -> None:
         """The replica is not here any more."""
         if self._placements is not None:
+            self._announced.pop((unified.topic_id, unified.topic_partition.partition), None)
             self._placements.gone(unified.topic_id, unified.topic_partition.partition)

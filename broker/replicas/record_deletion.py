@@ -29,15 +29,16 @@ def delete_records(
     for unified, offset in wanted:
         outcomes.append(_move_start(unified, offset))
         yield
-    moved = [unified for (unified, _), error in zip(wanted, outcomes, strict=True) if error is None]
+    # A log that changes its directory meanwhile has its start written down there first.
+    writers = [unified.partition.directory for unified, _ in wanted]
     kept = set()
-    for writer in {one.partition.directory for one in moved}:
+    for writer in {one for one, error in zip(writers, outcomes, strict=True) if error is None}:
         if (yield from _checkpoint(directories, table, writer)):
             kept.add(writer)
         yield
     starts: list[int | KafkaError] = []
-    for (unified, _), error in zip(wanted, outcomes, strict=True):
-        starts.append(error or _drop_before_start(unified, written_down=unified.partition.directory in kept))
+    for (unified, _), writer, error in zip(wanted, writers, outcomes, strict=True):
+        starts.append(error or _drop_before_start(unified, written_down=writer in kept))
         yield
     return starts
 

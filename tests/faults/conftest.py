@@ -229,7 +229,8 @@ def start_tiered(start_node, monkeypatch) -> StartTiered:
             opening._memory_stores[url] = store
         named = {**SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
         node = start_node(directory=directory, start=False, **{key.replace(".", "_"): v for key, v in named.items()})
-        flags = Flags(data=f"{node.directory}/data", bucket=url, listen="127.0.0.1:0", http="127.0.0.1:0")
+        data = None if "log.dirs" in node.settings else f"{node.directory}/data"
+        flags = Flags(data=data, bucket=url, listen="127.0.0.1:0", http="127.0.0.1:0")
 
         def config():
             assignments = [f"{name}={value}" for name, value in node.settings.items()]

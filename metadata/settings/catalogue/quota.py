@@ -9,14 +9,12 @@ from stratalog.metadata.settings.catalogue.validators import at_least
 
 __all__ = ["QUOTA_SETTINGS"]
 
-_NOT_MOVED: Final = "replicas are not moved between directories in this release"
-
 # fmt: off
 QUOTA_SETTINGS: Final[tuple[ConfigDef, ...]] = (
-    setting("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), unused=_NOT_MOVED,
-            doc="Samples kept for moves between directories."),
-    setting("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), unused=_NOT_MOVED,
-            doc="Length of one of these samples."),
+    setting("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1),
+            doc="Samples kept for moves between log directories: what was copied beyond the rate is forgotten after as long."),
+    setting("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1),
+            doc="Length of one of these samples; moves may use the rate of one at once."),
     setting("client.quota.callback.class", CLASS, None, unused="a Java class cannot be loaded here",
             doc="Plug-in that decides the quota of a client."),
     setting("controller.quota.window.num", INT, 11, at_least(1),

@@ -24,7 +24,6 @@ RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSe
 _FROM_THE_TIER: Final = "a follower whose leader has archived records begins behind them in any case"
 _ONE_FETCHER: Final = "one connection copies from each other broker"
 _OF_THE_SYSTEM: Final = "the operating system sizes the buffers of these sockets"
-_ONE_DIRECTORY: Final = "replicas are not moved between directories in this release"
 
 # fmt: off
 REPLICATION_SETTINGS: Final[tuple[ConfigDef, ...]] = (
@@ -35,12 +34,12 @@ REPLICATION_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True,
             doc="Bytes a second that this broker sends of throttled replicas to followers; 0 stops those out of sync."),
     setting("min.insync.replicas", INT, 1, at_least(1), mode=WIDE, doc="Default of the topic's min.insync.replicas."),
-    setting("num.replica.alter.log.dirs.threads", INT, None, unused=_ONE_DIRECTORY,
-            doc="Threads that move replicas between directories."),
+    setting("num.replica.alter.log.dirs.threads", INT, None,
+            doc="Replicas that move between log directories at the same time; by default as many as there are log.dirs."),
     setting("num.replica.fetchers", INT, 1, at_least(1), mode=WIDE, unused=_ONE_FETCHER,
             doc="Connections that copy from each other broker."),
     setting("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, at_least(0), mode=WIDE, internal=True,
-            unused=_ONE_DIRECTORY, doc="Bytes a second for moving replicas between directories."),
+            doc="Bytes a second that are copied for moves of replicas between log directories, all together; 0 stops them."),
     setting("replica.fetch.backoff.ms", INT, 1000, at_least(0),
             doc="Pause after an error in copying a partition."),
     setting("replica.fetch.max.bytes", INT, 1 << 20, at_least(0),

@@ -223,3 +223,30 @@ async def test_the_mark_of_a_clean_stop_is_left_only_where_nothing_failed(bench)
     again = bench.open("a", "b")
     assert [directory.files.clean for directory in again.all] == [True, False]
     again.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_a_log_that_is_about_to_arrive_has_its_high_watermark_written_there(bench):
+    """A kill right after the move finds the mark in the directory of the log."""
+    directories = bench.open("a", "b")
+    first, second = directories.all
+    one = bench.partition(first)
+    second.arriving[NAME] = one
+    assert directories.checkpoint([one])
+    for directory in (first, second):
+        assert read_offsets(bench.files, directory.path, HIGH_WATERMARKS) == {NAME: one.high_watermark}
+    assert NAME not in read_offsets(bench.files, second.path, RECOVERY_POINTS)
+    directories.release()
+
+
+async def test_a_move_that_was_interrupted_is_known_to_the_start(bench):
+    """Its copy goes, and where it was to go is kept until the move has begun again."""
+    directories = bench.open("a", "b")
+    bench.partition(directories.all[0])
+    directories.release()
+    Path(bench.path / "b" / f"t-0.{'7' * 32}-future").mkdir()
+    directories = bench.open("a", "b")
+    assert [(one.topic_partition, one.target) for one in directories.unfinished_moves] == [
+        (NAME, str(bench.path / "b"))
+    ]
+    assert directories.all[1].files.doomed == [f"{bench.path}/b/t-0.{'7' * 32}-delete"]
+    directories.release()

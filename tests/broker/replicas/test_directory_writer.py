@@ -370,3 +370,28 @@ async def test_a_sync_that_cannot_begin_for_another_reason_is_the_end(bench):
     await bench.turn()
     assert owner.heard[-1] == "failed"
     assert len(bench.failures) == 1
+
+
+async def test_a_held_log_is_not_written_until_it_is_let_go(bench):
+    """Others are; what was queued meanwhile is written at once afterwards."""
+    held, other = bench.owner(), bench.owner()
+    bench.writer.hold(held)
+    for owner in (held, other):
+        bench.writer.enqueue(owner)
+    await bench.turn()
+    assert (held.heard, other.heard) == ([], ["write", "written"])
+    assert bench.writer.holds(held)
+    bench.writer.let_go(held)
+    await bench.turn()
+    assert held.heard == ["write", "written"]
+    assert not bench.writer.holds(held)
+
+
+async def test_a_held_log_that_leaves_is_forgotten(bench):
+    """It has moved, or was deleted: to let it go does nothing."""
+    owner = bench.owner()
+    bench.writer.hold(owner)
+    bench.writer.remove(owner)
+    bench.writer.let_go(owner)
+    await bench.turn()
+    assert owner.heard == []

@@ -289,7 +289,7 @@ def test_places_of_replicas_are_reported_until_the_image_names_them(broker):
         def gone(self, topic_id, partition):
             told.pop((topic_id, partition), None)
 
-    hosted._placing._placements = Placements()
+    hosted.placing._placements = Placements()
     broker.create("t", 2)
     topic = broker.node.image.topics.by_name["t"]
     (mine,) = [one.directory_id for one in broker.node.directories.online]
@@ -364,7 +364,7 @@ def test_a_damaged_copy_takes_nothing_until_a_committed_record_has_it_as_lost(br
         release=lambda _key: followed.append("released"),
     )
     hosted._services = replace(hosted._services, copying=copying)
-    hosted._placing._placements = SimpleNamespace(placed=lambda *told: placed.append(told[2]), gone=lambda *_: None)
+    hosted.placing._placements = SimpleNamespace(placed=lambda *told: placed.append(told[2]), gone=lambda *_: None)
     topic = broker.node.image.topics.by_name["t"]
     (mine,) = topic.partitions[0].directories
 

@@ -112,7 +112,7 @@ def test_every_partition_is_counted_once(broker):
     assert len(broker.node.partitions) == 5
     delete_topics(broker.client(), ["a"])
     assert len(broker.node.partitions) == 3
-    assert sum(broker.node.hosted._opening.counts.values()) == 3
+    assert sum(broker.node.hosted.logs.counts.values()) == 3
 
 
 def test_a_partition_that_finds_no_room_is_opened_later(start_node, watched_files):
@@ -141,7 +141,7 @@ def test_a_log_that_may_lie_in_a_failed_directory_is_not_begun_anew(start_node, 
     """The disk may come back, and there would be two. A partition that has no directory yet goes to one that is online."""
     node = start_node(log_dirs=f"{tmp_path}/a,{tmp_path}/b")
     first, second = node.node.directories.all
-    opening = node.node.hosted._opening
+    opening = node.node.hosted.logs
     placed_in = second.directory_id if placed_in == "online" else placed_in
     node.run(lambda: first.writer.report(OSError(5, "Input/output error")))
 
@@ -162,5 +162,28 @@ def test_a_log_in_a_failed_directory_is_not_opened(start_node, tmp_path, caplog)
     first.files.partitions[name] = FoundPartition(name, b"t" * 16, f"{first.path}/t-0")
     node.run(lambda: first.writer.report(OSError(5, "Input/output error")))
     config = node.node.hosted.settings(node.node.image, "t")
-    assert node.run(lambda: node.node.hosted._opening.open(name, b"t" * 16, config, leader_epoch_max=1)) is None
+    assert node.run(lambda: node.node.hosted.logs.open(name, b"t" * 16, config, leader_epoch_max=1)) is None
     assert "which is offline" in caplog.text
+
+
+def test_a_log_is_begun_where_it_was_asked_for(start_node, tmp_path):
+    """AlterReplicaLogDirs came before the replica: the directory counts once, and not while it is offline."""
+    node = start_node(log_dirs=f"{tmp_path}/one,{tmp_path}/two")
+    node.create("a")
+    directories, hosted = node.node.directories, node.node.hosted
+    of = {one.path: one for one in directories.all}
+    for number, wanted in enumerate([f"{tmp_path}/one", f"{tmp_path}/one", f"{tmp_path}/two"]):
+        name = TopicPartition(f"t{number}", 0)
+        node.run(hosted.logs.prefer, name, of[wanted])
+        node.create(name.topic)
+        assert node.partition(name.topic).partition.directory.path == wanted
+    assert hosted.logs._preferred == {}
+
+
+def test_only_so_many_wishes_are_remembered(broker, monkeypatch):
+    """The oldest is forgotten."""
+    monkeypatch.setattr("stratalog.broker.replicas.log_opening._PREFERRED_MAX", 2)
+    (directory,) = broker.node.directories.all
+    for number in range(3):
+        broker.run(broker.node.hosted.logs.prefer, TopicPartition("later", number), directory)
+    assert [name.partition for name in broker.node.hosted.logs._preferred] == [1, 2]

@@ -260,3 +260,21 @@ def test_the_last_stable_offset_stops_at_the_oldest_open_transaction(bench, batc
     it.disk.write()
     it.disk.flush()
     assert it.partition.last_stable_offset == it.partition.high_watermark == 3
+
+
+def test_a_partition_that_moves_is_written_in_the_other_directory_and_acknowledges_what_was_copied(bench, batch):
+    """An append that waited for its sync is durable in the copy."""
+    one = bench()
+    one.append("waits", batch())
+    one.partition.log.write_queued()
+    one.partition.on_written()
+    before, other = one.disk, type(one.disk)()
+    assert one.codes() == {}
+    one.partition.log.moving.relocate(one.partition.log.directory)
+    one.partition.move_to(other)
+    assert (one.partition.directory, before.owner, other.owner) == (other, None, one.partition)
+    assert one.codes() == {"waits": 0}
+    one.append("next", batch())
+    other.write()
+    other.flush()
+    assert one.codes() == {"waits": 0, "next": 1}

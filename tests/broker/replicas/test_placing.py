@@ -105,3 +105,27 @@ def test_no_place_is_reported_where_the_metadata_have_no_directories():
     alone.tell(SimpleNamespace(), state((1,), 1))
     alone.gone(SimpleNamespace())
     assert not alone.is_told
+
+
+def test_the_directory_of_a_move_is_known_before_the_replica_lies_there():
+    """Images that come meanwhile do not bring the one of before back; when the move has ended, the place counts."""
+    one, theirs = Bench(), b"t" * 16
+    present = state((1, 2), 1)
+    topic = SimpleNamespace(partitions={0: present})
+    one.image.topics = SimpleNamespace(by_id={ID: topic})
+    assert not one.placing.announce(one.unified, theirs)
+    assert one.told.places == {(ID, 0): theirs}
+    assert one.tell(present) == theirs
+    topic.partitions[0] = state((1, 2), 1, directory=theirs)
+    assert one.placing.announce(one.unified, theirs)
+    assert one.told.places == {}
+    one.placing.settled(one.unified)
+    assert one.told.places == {(ID, 0): MINE}, "it did not move after all"
+
+
+def test_a_cluster_without_directories_is_not_asked():
+    """There, a replica moves at once."""
+    one = Bench(level=14)
+    one.image.topics = SimpleNamespace(by_id={ID: SimpleNamespace(partitions={0: state((1, 2), 1)})})
+    assert one.placing.announce(one.unified, b"t" * 16)
+    assert one.told.places == {}

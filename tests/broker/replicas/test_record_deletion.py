@@ -86,3 +86,14 @@ def test_a_file_that_does_not_go_is_reported():
     one = hosted(disk, "one", error=OSError(5, "broken"))
     assert outcomes(disk, [one], [(one, 3)]) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert disk.done[-1].endswith("broken")
+
+
+def test_a_log_that_changes_its_directory_meanwhile_has_its_start_written_down():
+    """It moved with its start in the checkpoints of the other directory; that of before is written all the same."""
+    before, after = Disk(), Disk()
+    one = hosted(before, "one")
+    steps = delete_records(before, [one], [(one, 3)])
+    next(steps)
+    next(steps)
+    one.partition.directory = after
+    assert to_the_end(steps) == [3]

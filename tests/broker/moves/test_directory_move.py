@@ -1,0 +1,156 @@
+"""One move: copied while the log is used, swapped in one turn, given up where it has no end."""
+
+import os
+import time
+
+import pytest
+
+from stratalog.broker.moves.directory_move import MoveThrottle
+from stratalog.client.admin import delete_topics
+from stratalog.metadata.quotas.replication_quota import ReplicationQuota
+from stratalog.wire.errors import ErrorCode, KafkaError
+
+
+def test_appends_go_on_while_the_disk_of_the_copy_is_slow(make_disks, stopping):
+    """Writes are held for a second at most; then they go on, and the move is tried again."""
+    disks = make_disks(stopping)
+    stopping.stops = True
+    disks.ask(disks.other)
+    assert stopping.waiting.wait(60)
+    begun = time.monotonic()
+    assert [disks.node.produce("t", b"%d" % number)[0] for number in range(5)] == list(range(5))
+    assert time.monotonic() - begun < 20
+    assert disks.place == disks.home
+    stopping.stops = False
+    stopping.go.set()
+    disks.moved(disks.other)
+    assert disks.node.values("t") == [b"%d" % number for number in range(5)]
+
+
+def test_the_role_and_its_state_stay(disks):
+    """The leader, its epoch, the high watermark and the producers are those of before."""
+    disks.node.produce("t", b"a", b"b")
+    partition = disks.node.partition("t").partition
+    leader, producers = partition.leader, partition.log.producer_state
+    disks.ask(disks.other)
+    disks.moved(disks.other)
+    assert (partition.leader, partition.log.producer_state) == (leader, producers)
+    assert partition.high_watermark == 2
+    assert disks.node.produce("t", b"c") == [2]
+
+
+def test_a_target_that_fails_leaves_the_log_where_it_is(make_disks, watched):
+    """Its directory is offline then; the replica is not in it."""
+    disks = make_disks(watched)
+    disks.node.produce("t", b"v")
+    watched.fail("write", "-future")
+    disks.ask(disks.other)
+    disks.ended()
+    assert disks.directory(disks.other).writer.offline is not None
+    assert disks.place == disks.home
+    assert disks.node.produce("t", b"w") == [1]
+
+
+def test_a_full_target_ends_the_move_and_nothing_else(make_disks, watched):
+    """The copy goes, which makes room again."""
+    disks = make_disks(watched)
+    disks.node.produce("t", b"v" * 1000)
+    watched.fail("write", "-future", 28)
+    disks.ask(disks.other)
+    disks.ended()
+    assert disks.directory(disks.other).writer.offline is None
+    assert disks.copies() == []
+    assert disks.place == disks.home
+    watched.faults.clear()
+    disks.ask(disks.other)
+    disks.moved(disks.other)
+
+
+def test_the_copy_of_a_log_on_a_failed_disk_is_kept(disks):
+    """It is the only one that can be read."""
+    disks.node.produce("t", b"v")
+    disks.stand_still()
+    disks.ask(disks.other)
+    disks.node.run(lambda: disks.directory(disks.home).writer.fail(OSError(5, "Input/output error")))
+    disks.ended()
+    assert len(disks.copies()) == 1
+
+
+def test_a_deleted_topic_leaves_no_copy(disks):
+    """Its move ends, and the topic may be made again."""
+    disks.node.produce("t", b"v")
+    disks.stand_still()
+    disks.ask(disks.other)
+    delete_topics(disks.node.client(), ["t"])
+    disks.ended()
+    assert disks.copies() == []
+    disks.node.create("t")
+    assert disks.node.produce("t", b"w") == [0]
+
+
+def test_a_swap_that_fails_leaves_the_log(make_disks, watched):
+    """The disk of the target fails with its last call: appends go on, and the next start finds the log."""
+    disks = make_disks(watched)
+    disks.node.produce("t", b"v")
+    watched.fail("rename", f"{disks.other}/t-0")
+    disks.ask(disks.other)
+    disks.ended()
+    assert disks.place == disks.home
+    disks.node.produce("t", b"w")
+    watched.faults.clear()
+    disks.node.restart()
+    disks.ended()
+    assert disks.node.values("t") == [b"v", b"w"]
+
+
+def test_a_damaged_log_does_not_move(disks):
+    """It waits, and its copy is removed when the move is cancelled."""
+    disks.node.produce("t", b"v")
+    disks.node.run(lambda: setattr(disks.node.partition("t").log.tail, "failed", OSError("full")))
+    disks.ask(disks.other)
+    time.sleep(0.3)
+    assert disks.place == disks.home
+    disks.ask(disks.home)
+    disks.ended()
+    assert disks.copies() == []
+    disks.node.run(lambda: setattr(disks.node.partition("t").log.tail, "failed", None))
+
+
+def test_deleted_records_stay_deleted(disks):
+    """The log start is in the checkpoints of the target before the log is."""
+    for _ in range(4):
+        disks.node.produce("t", os.urandom(3000))
+    disks.node.run(lambda: disks.node.partition("t").log.advance_log_start(2))
+    disks.ask(disks.other)
+    disks.moved(disks.other)
+    files = disks.directory(disks.other).files
+    assert files.log_start_offsets[disks.node.partition("t").topic_partition] == 2
+    with pytest.raises(KafkaError) as refused:
+        disks.node.values("t")
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_throttle_lets_through_what_its_rate_allows():
+    """Over ten seconds it is the rate, whatever the size of a piece; a rate of 0 lets nothing through."""
+    clock, rate = Clock(), 200_000
+    throttle = MoveThrottle(ReplicationQuota(11, 1.0), lambda: rate, clock)
+    throttle.record(0)
+    copied = 0
+    while clock.now < 10:
+        wait_seconds = throttle.wait_seconds()
+        if wait_seconds > 0:
+            clock.now += wait_seconds
+            continue
+        size_bytes = throttle.piece_bytes()
+        throttle.record(size_bytes)
+        copied += size_bytes
+    assert 0.9 * 10 * rate < copied < 1.3 * 10 * rate
+    rate = 0
+    assert throttle.wait_seconds() == float("inf")

@@ -1,0 +1,91 @@
+"""Moves of a broker: asked for, in line, replaced, cancelled, begun again after a stop."""
+
+from pathlib import Path
+
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.topic import TopicPartition
+
+
+def test_a_third_directory_replaces_the_second(disks):
+    """One move of a replica at a time: the copy of the first goes."""
+    disks.node.produce("t", b"v")
+    disks.stand_still()
+    disks.ask(disks.other)
+    disks.ask(disks.third)
+    disks.set_rate(1 << 40)
+    disks.moved(disks.third)
+    assert disks.copies() == []
+    assert disks.node.values("t") == [b"v"]
+
+
+def test_the_same_directory_again_changes_nothing(disks):
+    """The move under way goes on."""
+    disks.stand_still()
+    disks.ask(disks.other)
+    (move,) = disks.moving
+    disks.ask(disks.other)
+    assert list(disks.moving) == [move]
+    assert len(disks.copies()) == 1
+
+
+def test_moves_wait_in_line(make_disks):
+    """So many are under way as threads are set; the others show as future logs already, and can be cancelled."""
+    disks = make_disks(num_replica_alter_log_dirs_threads="1")
+    disks.node.create("u", 3)
+    disks.stand_still()
+    moves = disks.node.node.moves
+    for number in range(3):
+        name = TopicPartition("u", number)
+        place = disks.node.partition("u", number).partition.directory.path
+        target = disks.other if place != disks.other else disks.home
+        assert disks.node.run(moves.ask, name, target) is ErrorCode.NONE
+    assert len(disks.moving) == 1
+    assert len(disks.copies()) == 3
+    shown = [one for directory in disks.node.node.directories.all for one in moves.in_directory(directory)]
+    assert {one.topic_partition.partition for one in shown} == {0, 1, 2}
+    place = disks.node.partition("u", 2).partition.directory.path
+    disks.node.run(moves.ask, TopicPartition("u", 2), place)
+    disks.set_rate(1 << 40)
+    disks.ended()
+    assert disks.copies() == []
+    assert disks.node.partition("u", 2).partition.directory.path == place
+
+
+def test_a_stop_in_a_move_begins_it_again(disks):
+    """The next start removes the copy and makes another."""
+    disks.node.produce("t", b"v")
+    disks.stand_still()
+    disks.ask(disks.other)
+    (before,) = disks.copies()
+    disks.node.restart()
+    disks.moved(disks.other)
+    assert disks.copies() == []
+    assert not Path(disks.other, before).exists()
+    assert disks.node.values("t") == [b"v"]
+
+
+def test_a_replica_that_is_not_here_yet_is_begun_where_it_was_asked_for(disks):
+    """kafka-reassign-partitions names the directory before the replica comes; only partitions of the cluster count."""
+    moves, hosted = disks.node.node.moves, disks.node.node.hosted
+    unified = disks.node.partition("t")
+    disks.node.run(hosted.table.remove, unified)
+    try:
+        assert disks.node.run(moves.ask, unified.topic_partition, disks.third) is ErrorCode.REPLICA_NOT_AVAILABLE
+        assert hosted.logs._preferred[unified.topic_partition].path == disks.third
+        absent = TopicPartition("absent", 0)
+        assert disks.node.run(moves.ask, absent, disks.third) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert absent not in hosted.logs._preferred
+    finally:
+        disks.node.run(hosted.table.add, unified)
+
+
+def test_figures_have_kafkas_names(disks):
+    """The rate, the copy that lacks most, and replicas that could not be moved."""
+    disks.node.produce("t", b"v")
+    disks.stand_still()
+    disks.ask(disks.other)
+    text = disks.node.run(disks.node.node.metrics.render)
+    text = text if isinstance(text, str) else text.decode()
+    assert 'kafka_server_replicaalterlogdirsmanager_maxlag{clientId="ReplicaAlterLogDirs"} 1' in text
+    assert 'kafka_server_replicaalterlogdirsmanager_failedpartitionscount{clientId="ReplicaAlterLogDirs"} 0' in text
+    assert "kafka_server_alterlogdirsreplication_byte_rate 0" in text
