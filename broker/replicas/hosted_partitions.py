@@ -135,8 +135,6 @@ class HostedPartitions:
             self.reconfigure(image, topic)
             yield
 
-    # -- following the image ------------------------------------------------------------------------------------
-
     def following(self, changed: Mapping[Uuid, Collection[int]]) -> Generator[None, None, None]:
         """Begin and end roles of partitions as the newest image says, and put down those to be opened; yields after each.
 
@@ -331,8 +329,6 @@ class HostedPartitions:
             self._delete(unified)
             yield
         self._services.metrics.forget_topic(topic)
-
-    # -- one partition ------------------------------------------------------------------------------------------
 
     def _open(self, topic: TopicImage, name: TopicPartition, state: PartitionImage, config: LogConfig) -> None:
         services = self._services

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+from typing import Final
 
 from stratalog.hot.log.parts import LogParts
 from stratalog.hot.recovery.quarantine import Quarantine
@@ -13,6 +15,9 @@ from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.hot.storage.checkpoint import LEADER_EPOCHS
 
 __all__ = ["quarantine_and_restart", "restart"]
+
+_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""Errors that pass. After any other the files may have something else than was written."""
 
 
 def quarantine_and_restart(
@@ -57,14 +62,20 @@ def restart(
     if producer_snapshot is not None:
         producers.load_bytes(producer_snapshot, offset)
     producers.end_offset = offset
-    parts.tail.write()
-    with parts.tail.stops_if_it_fails(for_good=True):
+    tail = parts.tail
+    if keep is None and tail.failed is not None and tail.failed.errno in _SHORTAGES:
+        # All of it goes, also what found no room. A log that had no room to begin anew is as empty as it will be.
+        tail.discard_queued()
+    else:
+        tail.write()
+    with tail.stops_if_it_fails(for_good=True):
         _begin_anew(parts, offset, leader_epochs, producers, keep)
+        tail.failed, tail.failed_for_good = None, False
         parts.start.offset = offset if log_start_offset is None else log_start_offset
         parts.epochs.truncate_from_start(parts.start.offset)  # as where the log start has moved: replicas are alike
         if producer_snapshot is not None:
             parts.snapshots.store(offset, producer_snapshot)
-        parts.tail.write()
+        tail.write()
         parts.cycles.sync_names()
 
 

@@ -183,7 +183,7 @@ def test_a_copy_is_read_back_before_it_counts(bench):
     assert failed.value.errno == errno.EIO
 
 
-def test_a_log_that_cannot_be_read_is_told_from_its_copy(bench):
+def test_a_log_that_cannot_be_read_is_no_copy(bench):
     """The disk of the log has failed, not that of the copy."""
     log = bench.open(CONFIG)
     bench.fill(log, 1)

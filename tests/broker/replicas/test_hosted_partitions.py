@@ -23,12 +23,11 @@ from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord
+from stratalog.wire.topic import uuid_text
 
 
 def test_the_id_of_the_topic_is_in_the_directory(broker):
     """So that files and topics are never mixed up by name."""
-    from stratalog.wire.topic import uuid_text
-
     topic_id = broker.create("t").topic_id
     text = Path(broker.directory, "data", "t-0", "partition.metadata").read_text()
     assert text == f"version: 0\ntopic_id: {uuid_text(topic_id)}"
@@ -415,9 +414,7 @@ def test_copies_into_a_failed_directory_end(broker):
     writer = unified.partition.directory
     writer.offline = OSError(5, "Input/output error")
     broker.run(lambda: hosted.directory_failed(writer))
-    assert heard == [8, "released"]
-    assert unified.partition.follower is None
+    assert (heard, unified.partition.follower) == ([8, "released"], None)
     follow(9)
-    assert heard == [8, "released"]
-    assert unified.partition.follower is None
+    assert (heard, unified.partition.follower) == ([8, "released"], None)
     writer.offline = None

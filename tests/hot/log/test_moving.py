@@ -90,7 +90,7 @@ def test_batches_that_are_queued_are_written_in_the_new_place(log, bench):
     ids=["written", "rolled", "deleted", "cut", "begun anew", "failed"],
 )
 def test_a_view_is_void_after_a_change_of_the_files(log, bench, change):
-    """Whatever was done to the files, the copy is not the log."""
+    """The files have changed: the copy is not the log."""
     view = log.moving.view()
     assert log.moving.is_at(view)
     change(log, bench)

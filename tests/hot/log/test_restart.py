@@ -1,12 +1,15 @@
 """Tests of hot/log/restart.py."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.errors import Corrupt
+from tests.hot.conftest import LogBench
 
 
 def test_a_restart_takes_history_and_log_start_of_the_archive(bench, log):
@@ -39,3 +42,84 @@ def test_quarantine_keeps_every_file_aside(bench, log, tmp_path):
     assert "quarantine.json" in inside
     assert [name for name in bench.names() if name.endswith(".log")] == [f"{500:020d}.log"]
     assert bench.append(log).base_offset == 500
+
+
+class Shortage(RealFilesystem):
+    """A disk that has no room for the name or the sync of one call, and all others."""
+
+    left: int | None = None
+    """So many calls before that one."""
+
+    def _count(self):
+        if self.left is None:
+            return
+        self.left -= 1
+        if self.left < 0:
+            self.left = None
+            raise OSError(errno.ENOSPC, "no space left")
+
+    def open_append(self, path):
+        self._count()
+        return super().open_append(path)
+
+    def rename(self, source, target):
+        self._count()
+        super().rename(source, target)
+
+    def sync_directory(self, path):
+        self._count()
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("offset", [500, 10], ids=["at a new name", "at the name of an old segment"])
+def test_a_restart_that_found_no_room_is_carried_out_again(tmp_path, offset):
+    """It may stop at any call. A copy would not get in sync again otherwise until the broker's next start."""
+
+    def stopped_at(calls):
+        """Whether there are so many calls."""
+        bench = LogBench(str(tmp_path / str(calls)))
+        Path(bench.directory).parent.mkdir()
+        bench.files = Shortage()
+        log = bench.open()
+        bench.fill(log, 3)
+        log.sync()
+        bench.files.left = calls
+        try:
+            log.truncate_fully_and_start_at(offset, [EpochEntry(7, 0)], None, log_start_offset=0)
+        except OSError:
+            log.truncate_fully_and_start_at(offset, [EpochEntry(7, 0)], None, log_start_offset=0)
+        was_stopped, bench.files.left = bench.files.left is None, None
+        assert (log.local_log_start_offset, log.log_end_offset) == (offset, offset)
+        assert bench.append(log, 2, epoch=7).base_offset == offset
+        log.close()
+        log = bench.open(LogConfig(remote_storage_enable=True), clean=False, log_start_offset=0)
+        assert (log.local_log_start_offset, log.log_end_offset) == (offset, offset + 2)
+        return was_stopped
+
+    calls = 0
+    while stopped_at(calls):
+        calls += 1
+    assert calls > 5
+
+
+def test_a_restart_drops_batches_that_found_no_room(bench, full_disk):
+    """They would have gone with all others."""
+    bench.files = full_disk
+    log = bench.open()
+    bench.fill(log, 1)
+    full_disk.room = 0
+    bench.append(log, 1)
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    log.truncate_fully_and_start_at(500, [], None)
+    full_disk.room = 1 << 20
+    assert bench.append(log, 1).base_offset == 500
+    log.sync()
+    assert log.flushed_offset == 501
+
+
+def test_a_closed_log_does_not_begin_anew(log):
+    """Its files are another log's by now."""
+    log.close()
+    with pytest.raises(OSError, match="closed"):
+        log.truncate_fully_and_start_at(500, [], None)
