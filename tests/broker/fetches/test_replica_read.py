@@ -97,7 +97,7 @@ def test_a_follower_reads_beyond_a_mark_that_stands_still_and_consumers_do_not(t
     one.disk.write()
     one.disk.flush()
     read(one, 1)
-    one.leader.in_sync_changed((1,), partition_epoch=1)
+    one.leader.in_sync_changed((1,), 1)
     answer, size_bytes = read(one, 1)
     assert (answer.high_watermark, size_bytes > 0) == (1, True)
     assert read(one, 2)[0].high_watermark == 1

@@ -17,12 +17,11 @@ from stratalog.broker.replicas.log_opening import OpenedLog
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.runtime.slices import to_the_end
 from stratalog.hot.segments.scan import UnreadableBatch
-from stratalog.metadata.image.configs_image import ResourceType
 from stratalog.metadata.image.directory_ids import LOST, UNASSIGNED
 from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.records.metadata import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord
+from stratalog.wire.records.metadata import RemoveTopicRecord
 from stratalog.wire.topic import uuid_text
 
 
@@ -201,25 +200,6 @@ def test_a_leadership_that_is_lost_ends_and_may_come_back(broker, new_batch, mon
     assert handed == [epoch, Led.RENEWED]
     assert broker.produce("t", b"b") == [1]
     assert broker.values("t") == [b"a", b"b"]
-
-
-@pytest.mark.parametrize("epochs_later", [0, 1])
-def test_a_leader_takes_another_minimum_only_with_its_leadership(broker, new_batch, epochs_later):
-    """Settings come first: a leader that the same image deposes would acknowledge what the leader after it lacks."""
-    broker.create("t", min_insync_replicas=2)
-    hosted, image, me = broker.node.hosted, broker.node.image, broker.node.node_id
-    unified = broker.partition("t")
-    partition, epoch = unified.partition, unified.partition.leader_epoch
-    broker.run(lambda: partition.lead(me, epoch, replicas=(me, me + 1), in_sync=(me,)))
-    broker.append("t", new_batch(b"waits"), acks=1)
-    broker.wait_until(lambda: unified.log.flushed_offset == 1)
-    assert partition.high_watermark == 0
-    change = PartitionChangeRecord(topic_id=image.topics.by_name["t"].topic_id, partition_id=0, leader=me)
-    setting = ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="min.insync.replicas", value="1")
-    records = [*[change] * epochs_later, setting]
-    broker.run(lambda: hosted.reconfigure(image.apply(records), "t"))
-    assert unified.log.config.min_insync_replicas == 1
-    assert partition.high_watermark == (0 if epochs_later else 1)
 
 
 def test_a_topic_that_is_deleted_while_it_is_due_is_not_opened(broker, monkeypatch):

@@ -92,7 +92,7 @@ def test_a_set_that_shrinks_below_the_minimum_leaves_appends_waiting(bench, batc
     it.append("late", batch())
     it.disk.write()
     it.disk.flush()
-    it.leader.in_sync_changed((1,), partition_epoch=1)
+    it.leader.in_sync_changed((1,), 1)
     it.append("one", batch(), acks=1)
     it.append("all", batch())
     it.disk.write()
@@ -102,7 +102,7 @@ def test_a_set_that_shrinks_below_the_minimum_leaves_appends_waiting(bench, batc
     assert (it.partition.high_watermark, it.partition.log.log_end_offset) == (0, 3)
     it.leader.follower_fetched(2, 3, log_start_offset=0, broker_epoch=7)
     assert it.partition.high_watermark == 0
-    it.leader.in_sync_changed((1, 2), partition_epoch=2)
+    it.leader.in_sync_changed((1, 2), 2)
     assert it.codes()["late"] == 1
     assert it.partition.high_watermark == 3
 
