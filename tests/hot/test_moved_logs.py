@@ -187,7 +187,12 @@ def test_a_copy_that_is_not_wanted_goes(bench):
 
 def test_rows_of_checkpoints_go_with_the_log(bench):
     """Each of them is on the disk of the target before the swap, and what has changed since is carried again."""
+    carry_rows(bench.source, bench.target, bench.log)
+    bench.target.write_checkpoints({})
+    bench.target.points_stored = True
+    assert rows_carried(bench.source, bench.target, bench.log)
     bench.log.advance_log_start(1)
+    assert not rows_carried(bench.source, bench.target, bench.log), "the log start has moved since"
     bench.source.cleaner_offsets[NAME] = 1
     bench.source.remote_logs[NAME] = RemoteLogState(0, 1, 100)
     bench.source.second_timelines[NAME] = 0

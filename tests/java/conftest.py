@@ -177,7 +177,9 @@ class Served:
 
     def start(self) -> Served:
         """Start and wait for the line that says it is ready; once more at the address that it had."""
-        command = [sys.executable, "-m", "stratalog", "serve", "--data", str(self.data), "--bucket"]
+        own = any(setting.startswith("log.dirs=") for setting in self._settings)
+        data = [] if own else ["--data", str(self.data)]
+        command = [sys.executable, "-m", "stratalog", "serve", *data, "--bucket"]
         command += [f"file://{self.bucket}", "--listen", self.address or "127.0.0.1:0", "--http", "127.0.0.1:0"]
         for setting in self._settings:
             command += ["--set", setting]
