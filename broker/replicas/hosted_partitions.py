@@ -25,7 +25,7 @@ from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog, first_h
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.partition_table import PartitionTable
-from stratalog.broker.replicas.placing import Placements, Placing, is_given_up
+from stratalog.broker.replicas.placing import Placements, Placing, is_counted_on, is_given_up
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
@@ -340,6 +340,7 @@ class HostedPartitions:
             leader_epoch_max=state.leader_epoch,
             others_have_it=len(state.replicas) > 1,
             placed_in=state.directory_of(services.node_id) if services.node_id in state.replicas else UNASSIGNED,
+            is_counted_on=is_counted_on(state, services.node_id),
         )
         if opened is None:
             return

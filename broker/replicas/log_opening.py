@@ -23,7 +23,7 @@ from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.metadata.image.directory_ids import UNASSIGNED, is_reserved
 from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import KafkaError, StratalogError
-from stratalog.wire.topic import TopicPartition, Uuid
+from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
 __all__ = ["LogOpening", "OpenedLog", "first_high_watermark"]
 
@@ -94,17 +94,19 @@ class LogOpening:
         leader_epoch_max: int,
         others_have_it: bool = False,
         placed_in: Uuid = UNASSIGNED,
+        is_counted_on: bool = False,
     ) -> OpenedLog | None:
         """Open the log of a partition, or begin it; None if that fails, which the table then says to clients.
 
         ``leader_epoch_max`` is above every epoch that the log may hold; ``others_have_it`` says that there are other
         replicas, from which the log is copied again behind damage. ``placed_in`` is the directory that the cluster's metadata
-        name: while one is offline, no log is begun anew that may lie there.
+        name: while one is offline, no log is begun anew that may lie there. ``is_counted_on``: others are copied from this
+        replica, or it from none: it is not begun anew in the place of one in a directory that this broker does not have.
         """
         directories = self._directories
         try:
             directories.set_aside(name, topic_id)
-            directory = self._directory_for(name, placed_in)
+            directory = self._directory_for(name, placed_in, is_counted_on=is_counted_on)
         except OSError as error:
             log.error("%s cannot be opened: %s", name, error)
             self._table.add_unopened(name.topic, topic_id, name.partition, f"{name} cannot be opened: {error}")
@@ -133,8 +135,8 @@ class LogOpening:
         self._recovery.add(log_)
         return OpenedLog(log_, directory, led)
 
-    def _directory_for(self, name: TopicPartition, placed_in: Uuid) -> Directory:
-        """Where the log lies, or is to lie. Raises `OSError` if that is offline, or may be."""
+    def _directory_for(self, name: TopicPartition, placed_in: Uuid, *, is_counted_on: bool) -> Directory:
+        """Where the log lies, or is to lie. Raises `OSError` if that is offline, or may be, or is not here."""
         directories = self._directories
         directory = directories.holding(name)
         if directory is not None and directory.writer.offline is not None:
@@ -144,6 +146,11 @@ class LogOpening:
         known = {one.directory_id for one in directories.online}
         if placed_in not in known and not is_reserved(placed_in) and len(directories.online) < len(directories.all):
             raise OSError("it may lie in a directory that is offline, and is not begun anew in another one")
+        if placed_in not in known and not is_reserved(placed_in) and is_counted_on:
+            why = f"it lies in directory {uuid_text(placed_in)}, which is none of this broker's: an empty log in its place would have the "
+            raise OSError(
+                f"{why}other replicas drop what they have. Restore that directory, or elect one of them uncleanly"
+            )
         preferred = self._preferred.get(name)
         if preferred is not None and preferred.writer.offline is None:
             return preferred

@@ -25,7 +25,7 @@ from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.topic import Uuid
 
-__all__ = ["Placements", "Placing", "is_given_up"]
+__all__ = ["Placements", "Placing", "is_counted_on", "is_given_up"]
 
 
 class Placements(Protocol):
@@ -42,6 +42,12 @@ def is_given_up(state: PartitionImage, node_id: int) -> bool:
     """Whether a damaged replica is to be copied again: others have everything, and one of them leads or can."""
     counted = {*state.in_sync_replicas, *state.eligible_leader_replicas}
     return len(counted) > 1 if node_id in counted else state.leader >= 0
+
+
+def is_counted_on(state: PartitionImage, node_id: int) -> bool:
+    """Whether others are copied from this replica, or it from none: an empty one would have them drop what they have."""
+    members = {*state.in_sync_replicas, *state.eligible_leader_replicas}
+    return len(state.replicas) > 1 and (state.leader < 0 or state.leader == node_id or node_id in members)
 
 
 class Placing:

@@ -14,7 +14,7 @@ from stratalog.hot.directory import FoundPartition, LogDirectory
 from stratalog.metadata.image.directory_ids import MIGRATING, UNASSIGNED
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.topic import TopicPartition, uuid_text
 
 
 def test_partitions_are_spread_over_the_directories(start_node, tmp_path):
@@ -152,6 +152,26 @@ def test_a_log_that_may_lie_in_a_failed_directory_is_not_begun_anew(start_node, 
     opened = node.run(open_new)
     assert (opened is not None) is opens
     assert opened is None or opened.directory is second
+
+
+@pytest.mark.parametrize(
+    ("placed_in", "counts", "opens"),
+    [(b"?" * 16, True, False), (b"?" * 16, False, True), (UNASSIGNED, True, True), ("mine", True, True)],
+)
+def test_a_replica_that_counts_is_not_begun_anew_for_one_on_another_disk(broker, caplog, placed_in, counts, opens):
+    """Its disk was replaced: an empty log would lead, and the other replicas drop what they have."""
+    opening, node = broker.node.hosted.logs, broker.node
+    placed_in = node.directories.all[0].directory_id if placed_in == "mine" else placed_in
+
+    def open_new():
+        config = node.hosted.settings(node.image, "new")
+        name = TopicPartition("new", 0)
+        return opening.open(name, b"n" * 16, config, leader_epoch_max=1, placed_in=placed_in, is_counted_on=counts)
+
+    assert (broker.run(open_new) is not None) is opens
+    if not opens:
+        assert f"it lies in directory {uuid_text(b'?' * 16)}, which is none of this broker's" in caplog.text
+        assert node.directories.holding(TopicPartition("new", 0)) is None
 
 
 def test_a_log_in_a_failed_directory_is_not_opened(start_node, tmp_path, caplog):

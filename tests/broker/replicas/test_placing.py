@@ -1,10 +1,11 @@
 """The places of replicas that a broker reports, and when a damaged one may be cut."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.replicas.placing import Placing, is_given_up
+from stratalog.broker.replicas.placing import Placing, is_counted_on, is_given_up
 from stratalog.metadata.image.directory_ids import LOST, UNASSIGNED
 from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
 from stratalog.wire.topic import TopicPartition
@@ -49,6 +50,26 @@ def state(in_sync, leader, directory=MINE, eligible=()):
         directories=(directory, b"b" * 16, b"c" * 16),
         eligible_leader_replicas=eligible,
     )
+
+
+@pytest.mark.parametrize(
+    ("present", "counts"),
+    [
+        (state((1,), 1), True),
+        (state((2, 1), 2), True),
+        (state((1,), NO_LEADER), True),
+        (state((), NO_LEADER), True),
+        (state((2,), NO_LEADER), True),
+        (state((2,), 2, eligible=(1,)), True),
+        (state((2,), 2), False),
+        (state((2, 3), 3), False),
+    ],
+)
+def test_a_replica_counts_while_it_leads_or_may_lead_or_none_leads(present, counts):
+    """An empty one in its place would have the others drop what they have. The only replica has no others."""
+    assert is_counted_on(present, ME) is counts
+    only = replace(present, replicas=(1,), in_sync_replicas=(1,), leader=1, eligible_leader_replicas=())
+    assert not is_counted_on(only, ME)
 
 
 @pytest.mark.parametrize(
