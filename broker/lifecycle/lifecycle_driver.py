@@ -331,6 +331,8 @@ class Lifecycle:
 
     def _refusal(self, kind: type[Message], error_code: int) -> str:
         name, me, meaning = kind.__name__.removesuffix("Request"), self._me, ""
+        if error_code == ErrorCode.NOT_CONTROLLER:
+            return f"{name}: the node that was asked is not the active controller, or not yet; it is asked again"
         if kind is BrokerRegistrationRequest:
             meaning = why_refused(
                 error_code,

@@ -233,7 +233,7 @@ async def test_a_controller_that_is_not_active_is_asked_again(node, rules, new_l
     await one.caught_up()
     lines = [record.message for record in caplog.records]
     assert lines == [
-        "broker 4: BrokerRegistration: the active controller refuses it (error 41, NOT_CONTROLLER); it is asked again"
+        "broker 4: BrokerRegistration: the node that was asked is not the active controller, or not yet; it is asked again"
     ]
 
 
