@@ -47,3 +47,13 @@ def test_a_record_that_comes_twice_or_late_is_a_fault():
     faults = list(transaction_faults({ONE: Outcome.COMMITTED}, {ONE: 2}, found("t:1:1", "t:1:0")))
     assert len(faults) == 1
     assert "was read after (1, 1)" in faults[0]
+
+
+def test_a_record_that_the_client_says_it_has_not_sent_may_be_missing():
+    """The others may not."""
+    outcomes, sizes = {ONE: Outcome.COMMITTED}, {ONE: 3}
+    unsent = {ONE: {1}}
+    assert list(transaction_faults(outcomes, sizes, found("t:1:0", "t:1:2"), unsent=unsent)) == []
+    assert list(transaction_faults(outcomes, sizes, found("t:1:0", "t:1:1", "t:1:2"), unsent=unsent)) == []
+    (fault,) = transaction_faults(outcomes, sizes, found("t:1:0"), unsent=unsent)
+    assert "was committed with 2 records, and readers find [0]" in fault
