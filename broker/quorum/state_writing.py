@@ -7,13 +7,13 @@ before, and so takes no part in elections. Any other error ends the node.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from stratalog.broker.quorum.replica import MetadataReplica
+from stratalog.hot.storage.shortages import SHORTAGES
 from stratalog.metadata.raft.actions import StoreQuorumState
 
 __all__ = ["StateWriting"]
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 AGAIN_SECONDS: Final = 1.0
 _TOLD_EACH: Final = 30
 """Every so many attempts it is said again."""
-_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 
 class StateWriting:
@@ -58,7 +57,7 @@ class StateWriting:
         if done.cancelled():
             return
         error = done.exception()
-        if not isinstance(error, OSError) or error.errno not in _SHORTAGES:
+        if not isinstance(error, OSError) or error.errno not in SHORTAGES:
             self._ended(error)
             return
         if attempt % _TOLD_EACH == 0:

@@ -10,7 +10,6 @@ read as it stands is marked, logged, and skipped until the next start. Source: K
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -33,6 +32,7 @@ from stratalog.hot.cleaner.cleaner import CleanedSegment, MapBuilt, drop_leftove
 from stratalog.hot.cleaner.plan import Section, cleanable_section, dirtiest
 from stratalog.hot.cleaner.swap import SegmentSwap
 from stratalog.hot.config import LONG_MAX
+from stratalog.hot.storage.shortages import NO_DESCRIPTOR
 from stratalog.wire.errors import Corrupt, Retriable, StratalogError
 
 __all__ = ["CleanerServices", "Compaction"]
@@ -41,7 +41,6 @@ PAUSE_SECONDS_MIN: Final = 0.05
 """Shortest time between two looks, even if ``log.cleaner.backoff.ms`` is shorter."""
 
 _DESCRIPTOR_WAIT_SECONDS: Final = 0.1
-_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 log = logging.getLogger(__name__)
 
@@ -304,7 +303,7 @@ class Compaction:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._threads, swap.sync)
             except OSError as error:
-                if error.errno not in _NO_DESCRIPTOR:
+                if error.errno not in NO_DESCRIPTOR:
                     raise
             else:
                 return

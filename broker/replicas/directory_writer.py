@@ -23,6 +23,7 @@ from stratalog.broker.runtime.tick import Tick
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.storage.kernel_sync import KernelSync
+from stratalog.hot.storage.shortages import DISK_FULL, NO_DESCRIPTOR, SHORTAGES
 
 __all__ = ["DirectoryWriter", "LogOwner", "nothing_gives_way"]
 
@@ -34,10 +35,7 @@ _SHORTAGE_WAIT_SECONDS = 0.1
 _TOGETHER = 256
 """Logs in a cycle above which a thread takes several at once. That halves the cost of each besides its sync."""
 _A_THREAD_AT_ONCE = 16
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-_SHORTAGES = _DISK_FULL | _NO_DESCRIPTOR
-_GONE = _NO_DESCRIPTOR | {errno.ENOENT}
+_GONE = NO_DESCRIPTOR | {errno.ENOENT}
 """Errors that a sync may raise if its partition was removed meanwhile: its directory may have another name."""
 
 log = logging.getLogger(__name__)
@@ -176,11 +174,11 @@ class DirectoryWriter:
         Files that wait for a sync stay open, so a lack of descriptors starts a sync. Any other error takes
         the directory offline.
         """
-        if error.errno not in _SHORTAGES:
+        if error.errno not in SHORTAGES:
             self.fail(error)
             return
         self._tell_shortage(error)
-        if error.errno in _NO_DESCRIPTOR and not self._syncing:
+        if error.errno in NO_DESCRIPTOR and not self._syncing:
             for one in list(self._owners):
                 self.sync(one)
         if owner is not None and self.offline is None:
@@ -192,7 +190,7 @@ class DirectoryWriter:
         if self._loop.time() < self._shortage_told_again_at:
             return
         self._shortage_told_again_at = self._loop.time() + _SHORTAGE_TOLD_SECONDS
-        if error.errno in _DISK_FULL:
+        if error.errno in DISK_FULL:
             self.on_full(self.path)
             log.error(
                 "the disk of %s is full (%s): appends fail until there is room, reads go on. The chunk cache gives way if "
@@ -214,7 +212,7 @@ class DirectoryWriter:
             try:
                 owner.log.discard_unwritten()
             except OSError as error:
-                if error.errno not in _SHORTAGES:
+                if error.errno not in SHORTAGES:
                     self.fail(error)
                     return
                 continue
@@ -265,7 +263,7 @@ class DirectoryWriter:
         try:
             return owner.log.begin_sync()
         except OSError as error:
-            if error.errno not in _SHORTAGES:
+            if error.errno not in SHORTAGES:
                 self.fail(error)
                 return None
             self._tell_shortage(error)
@@ -317,7 +315,7 @@ class DirectoryWriter:
 
     def _synced(self, owner: LogOwner, ticket: SyncTicket, error: OSError | None) -> None:
         let_go = owner not in self._owners
-        if error is not None and error.errno in _NO_DESCRIPTOR and self.offline is None and not let_go:
+        if error is not None and error.errno in NO_DESCRIPTOR and self.offline is None and not let_go:
             self._tell_shortage(error)  # its directory could not be opened; no page was lost
             self._loop.call_later(_SHORTAGE_WAIT_SECONDS, self._sync_threads.submit, self._run_sync, owner, ticket)
             return

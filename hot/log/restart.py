@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
-from typing import Final
 
 from stratalog.hot.log.parts import LogParts
 from stratalog.hot.recovery.quarantine import Quarantine
@@ -13,11 +11,9 @@ from stratalog.hot.segments.segment import SUFFIXES, Segment
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.hot.storage.checkpoint import LEADER_EPOCHS
+from stratalog.hot.storage.shortages import SHORTAGES
 
 __all__ = ["quarantine_and_restart", "restart"]
-
-_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""Errors that pass. After any other the files may have something else than was written."""
 
 
 def quarantine_and_restart(
@@ -63,7 +59,7 @@ def restart(
         producers.load_bytes(producer_snapshot, offset)
     producers.end_offset = offset
     tail = parts.tail
-    if keep is None and tail.failed is not None and tail.failed.errno in _SHORTAGES:
+    if keep is None and tail.failed is not None and tail.failed.errno in SHORTAGES:
         # All of it goes, also what found no room. A log that had no room to begin anew is as empty as it will be.
         tail.discard_queued()
     else:
