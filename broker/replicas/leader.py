@@ -172,10 +172,10 @@ class Leader:
         self, records: memoryview | bytearray, release: Callable[[], None] | None, waiting: WaitingAppend
     ) -> bool:
         """Whether the role has ended, or a batch before this one was refused: then this one is, too."""
-        error = self.ended or self._refused.before(self._log, records)
-        if error is not None:
-            self._refused.turn_away(self.topic_partition, records, release, waiting, error)
-        return error is not None
+        if self.ended is None:
+            return self._refused.turned_away(self._log, records, release, waiting)
+        self._refused.turn_away(self.topic_partition, records, release, waiting, self.ended)
+        return True
 
     def _await_duplicate(self, acks: int, waiting: WaitingAppend) -> None:
         """Answer a retry with the offsets of the first attempt, and not earlier than that one would have been."""

@@ -43,8 +43,13 @@ _ALL: Final = -1
 
 
 class _Refused(NamedTuple):
+    """The batches of a producer that were refused lately, and may come again."""
+
     epoch: int
-    base_sequence: int
+    first: int
+    """The lowest of their sequences."""
+    last: int
+    """The highest one."""
     code: ErrorCode
     until: float
 
@@ -57,7 +62,7 @@ class RefusedBatches:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self.batches: OrderedDict[tuple[TopicPartition, int], _Refused] = OrderedDict()
-        """The first refused batch of each producer in each partition, the latest refusal last; empty nearly always."""
+        """The refused batches of each producer in each partition, the latest refusal last; empty nearly always."""
 
     def note(self, partition: TopicPartition, records: memoryview | bytearray, error: KafkaError) -> None:
         """A batch was refused, and is not in the log."""
@@ -66,19 +71,17 @@ class RefusedBatches:
         header = read_header(records)
         if header.producer_id < 0 or header.base_sequence < 0:
             return
-        key = partition, header.producer_id
+        key, now, first = (partition, header.producer_id), self._monotonic(), header.base_sequence
+        last = first + header.last_offset_delta
         before = self.batches.get(key)
-        if before is not None and before.epoch == header.producer_epoch and before.base_sequence < header.base_sequence:
-            return
-        self._put(
-            key,
-            _Refused(header.producer_epoch, header.base_sequence, error.code, self._monotonic() + REMEMBERED_SECONDS),
-        )
+        if before is not None and before.epoch == header.producer_epoch and now < before.until:
+            first, last = min(first, before.first), max(last, before.last)
+        self._put(key, _Refused(header.producer_epoch, first, last, error.code, now + REMEMBERED_SECONDS))
 
     def note_shortage(self, partition: TopicPartition) -> None:
         """Batches that were queued found no room on the disk, and are forgotten."""
         self._put(
-            (partition, _ALL), _Refused(0, 0, ErrorCode.KAFKA_STORAGE_ERROR, self._monotonic() + REMEMBERED_SECONDS)
+            (partition, _ALL), _Refused(0, 0, 0, ErrorCode.KAFKA_STORAGE_ERROR, self._monotonic() + REMEMBERED_SECONDS)
         )
 
     def turn_away(
@@ -91,45 +94,59 @@ class RefusedBatches:
     ) -> None:
         """Refuse a batch, and give its buffer back."""
         self.note(partition, records, error)
-        if release is not None:
-            release()
-        waiting.acknowledge(error)
+        _refuse(release, waiting, error)
+
+    def turned_away(
+        self,
+        log_: Log,
+        records: memoryview | bytearray,
+        release: Callable[[], None] | None,
+        waiting: WaitingAppend,
+    ) -> bool:
+        """Whether a batch is behind one that was refused and has not come again: then it is refused likewise."""
+        error = self.before(log_, records)
+        if error is not None:
+            _refuse(release, waiting, error)
+        return error is not None
 
     def before(self, log_: Log, records: memoryview | bytearray) -> KafkaError | None:
-        """The refusal of a batch behind one that was refused; None for any other, and for that one when it comes again.
+        """The refusal of a batch behind one that was refused and has not come again; None for any other.
 
-        A refused batch that is in the log has been sent to another leader.
+        The log knows the next sequence of a producer that it knows: others may have been taken by another leader. A batch
+        that is refused here is remembered no longer than the one before it.
         """
+        self._forget()
         if len(records) < HEADER_BYTES:
             return None
-        header = read_header(records)
-        partition = log_.topic_partition
+        header, partition = read_header(records), log_.topic_partition
         key = partition, header.producer_id
         refused = self.batches.get(key)
         if refused is None:
             return None
-        entry = log_.producer_state.entries.get(header.producer_id)
-        is_there = (
-            entry is not None and entry.producer_epoch == refused.epoch and entry.last_sequence >= refused.base_sequence
-        )
-        if self._monotonic() >= refused.until or header.producer_epoch != refused.epoch or is_there:
+        entry, awaited = log_.producer_state.entries.get(header.producer_id), refused.first
+        if entry is not None and entry.producer_epoch == refused.epoch:
+            awaited = max(awaited, entry.last_sequence + 1)
+        if awaited > refused.last or header.producer_epoch != refused.epoch:
             del self.batches[key]
             return None
-        if header.base_sequence <= refused.base_sequence:
-            if header.base_sequence == refused.base_sequence:
-                del self.batches[key]
+        if header.base_sequence <= awaited:
             return None
+        self.batches[key] = refused._replace(last=max(refused.last, header.base_sequence + header.last_offset_delta))
         return _again(partition, header.producer_id, refused)
 
     def instead(self, partition: TopicPartition, records: memoryview | bytearray, error: KafkaError) -> KafkaError:
         """The answer to a batch that the log refuses: behind one that found no room it is not out of order for good."""
+        self._forget()
         short = self.batches.get((partition, _ALL))
         if short is None or error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return error
-        if self._monotonic() >= short.until:
-            del self.batches[partition, _ALL]
-            return error
         return _again(partition, read_header(records).producer_id, short)
+
+    def _forget(self) -> None:
+        """Forget refusals of long ago: with none to remember, no append is looked at."""
+        now = self._monotonic()
+        while self.batches and now >= next(iter(self.batches.values())).until:
+            self.batches.popitem(last=False)
 
     def _put(self, key: tuple[TopicPartition, int], refused: _Refused) -> None:
         self.batches[key] = refused
@@ -141,3 +158,9 @@ class RefusedBatches:
 def _again(partition: TopicPartition, producer_id: int, refused: _Refused) -> KafkaError:
     why = f"a batch of producer {producer_id} for {partition} was refused with {refused.code.name}, and has to come again before this one"
     return KafkaError(refused.code, why)
+
+
+def _refuse(release: Callable[[], None] | None, waiting: WaitingAppend, error: KafkaError) -> None:
+    if release is not None:
+        release()
+    waiting.acknowledge(error)

@@ -48,11 +48,15 @@ def rig():
 def test_batches_behind_a_refused_one_get_its_answer_until_that_one_comes_again(rig, batch):
     """An unknown producer may begin with any sequence."""
     rig.refused.note(PLACE, batch(0), AWAY)
-    rig.refused.note(PLACE, batch(1), AWAY)
     assert rig.before(batch(1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert rig.before(batch(2)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert rig.before(batch(0)) is None
-    assert rig.before(batch(1)) is None
+    for taken in range(3):
+        assert rig.before(batch(taken)) is None
+        rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=taken)
+        assert rig.before(batch(taken)) is None  # a retry
+        if taken == 0:
+            assert rig.before(batch(2)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.before(batch(3)) is None
     assert not rig.refused.batches
 
 
@@ -100,8 +104,17 @@ def test_a_batch_that_another_leader_has_taken_holds_up_no_other(rig, batch):
     rig.refused.note(PLACE, batch(3), AWAY)
     rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=2)
     assert rig.before(batch(4)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=3)
-    assert rig.before(batch(4)) is None
+    rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=4)
+    assert rig.before(batch(6)) is None
+
+
+def test_an_earlier_refusal_does_not_hide_a_later_one(rig, batch):
+    """Leaders move there and back: another one has taken the first batch, and the later one was refused here."""
+    rig.refused.note(PLACE, batch(3), AWAY)
+    rig.refused.note(PLACE, batch(9), AWAY)
+    rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=8)
+    assert rig.before(batch(10)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.before(batch(9)) is None
 
 
 def test_a_refused_batch_that_does_not_come_again_is_forgotten(rig, batch):
@@ -113,6 +126,16 @@ def test_a_refused_batch_that_does_not_come_again_is_forgotten(rig, batch):
     assert rig.before(batch(1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     rig.now = 2 * REMEMBERED_SECONDS
     assert rig.before(batch(1)) is None
+    assert not rig.refused.batches
+
+
+def test_no_append_is_looked_at_for_producers_that_have_gone(rig, batch):
+    """They do not come back to have their refusals forgotten."""
+    for producer_id in range(100, 110):
+        rig.refused.note(PLACE, batch(0, producer_id=producer_id), AWAY)
+    rig.now = REMEMBERED_SECONDS
+    assert rig.before(batch(5)) is None
+    assert not rig.refused.batches
 
 
 def test_batches_behind_those_that_found_no_room_are_not_out_of_order_for_good(rig, batch):
