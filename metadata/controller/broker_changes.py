@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _NOW: Final = 1
+_FIELDS: Final = tuple(one.name for one in fields(PartitionChangeRecord))
 _NO_MORE: Final = -1
 
 _Records = Generator[None, None, list[PartitionChangeRecord]]
@@ -227,8 +228,8 @@ def _change(held: Held, target: PartitionTarget, rules: PartitionRules) -> list[
     if record is None:
         return []
     # Tens of thousands wait for their commit when a broker goes away, and each is made of numbers and lists of numbers.
-    for one in fields(record):
-        value = getattr(record, one.name)
+    for name in _FIELDS:
+        value = getattr(record, name)
         if isinstance(value, list):
             leave_out_of_collections(value)
     leave_out_of_collections(record)
