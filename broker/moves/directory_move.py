@@ -307,9 +307,8 @@ class DirectoryMove:
         try:
             take_over(source.files, target.files, log_, self.path)
         except SourceFailed as failure:
-            source.writer.fail(
-                failure.error
-            )  # whatever it is: another write could be lost to the copy at the next start
+            # Also for want of room: another write could be lost to the copy at the next start.
+            source.writer.fail(failure.error)
             raise
         try:
             source.files.doom_partition(name, os.urandom(16))
