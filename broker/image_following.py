@@ -117,6 +117,11 @@ class ImageFollowing:
             assert self._opening is not None
             await asyncio.shield(self._opening)
 
+    async def started(self) -> None:
+        """Wait until all logs of the last run are open. It ends before the controller places other ones here."""
+        await self.all_open()
+        self._services.hosted.started()
+
     def _begin_opening(self) -> None:
         """Open what is due, beside, unless that is under way."""
         if self._opening is None:

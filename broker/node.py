@@ -168,11 +168,10 @@ class Node:
         self.following = assembly.new_following(
             self, self._resolver, self._follow_settings, archive_assembly.deletion_notes(self, self._is_archived)
         )
-        await self.cluster.enter(self.following.applied, self.following.all_open)
+        await self.cluster.enter(self.following.applied, self.following.started)
         self.deleted_archives.start(self.image.topics.by_id)
         if self.cluster.forwarding is None:
             await self.tiering.begin_producer_era()
-        self.hosted.started()
         await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
         await self.mount.start()

@@ -59,10 +59,8 @@ _ROOT_FILES: Final = frozenset(
         f"{checkpoint.DELETED_ARCHIVES}.damaged",
         checkpoint.KNOWN_BUCKET,
         checkpoint.SECOND_TIMELINES,
-        *(checkpoint.META_PROPERTIES, checkpoint.BOOTSTRAP, REGISTRATION),
-        checkpoint.CLEAN_SHUTDOWN,
-        LOG_BOUNDS,
-        LOG_SUMMARIES,
+        *(checkpoint.META_PROPERTIES, checkpoint.BOOTSTRAP, REGISTRATION, checkpoint.CLEAN_SHUTDOWN),
+        *(LOG_BOUNDS, LOG_SUMMARIES),
         *(BALLAST, OFFLINE, ".lock"),
     }
 )
@@ -101,7 +99,7 @@ class LogDirectory:
     doomed: list[str] = field(default_factory=list)
     """Directories of deleted partitions whose files still have to go."""
     unknown: list[str] = field(default_factory=list)
-    """Names that this broker does not write; they are left alone and reported."""
+    """Names that this broker does not write; left alone and reported."""
     damaged_checkpoints: list[str] = field(default_factory=list)
     """Checkpoints that could not be read; their logs are verified from the start, or opened without summaries."""
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
@@ -120,6 +118,8 @@ class LogDirectory:
     """It is lost which logs were compacted once."""
     _written_elsewhere: bool = False
     """Another broker has written checkpoints here since ``log-bounds``, and may have cleaned logs."""
+    is_bare: bool = False
+    """Without recovery points at the start: nothing was begun here before, or all of it is gone."""
     bounds_stored: bool = False
     """``log-bounds`` and the checkpoint of log starts hold what is in ``bounds``."""
     points_stored: bool = False
@@ -143,6 +143,7 @@ class LogDirectory:
         directory.was_offline = OFFLINE in names
         directory.clean = epoch is not None and not directory.was_offline
         directory.clean_broker_epoch = -1 if epoch is None else epoch
+        directory.is_bare = checkpoint.RECOVERY_POINTS not in names
         directory.recovery_points = directory._offsets(checkpoint.RECOVERY_POINTS)
         directory.log_start_offsets = directory._offsets(checkpoint.LOG_START_OFFSETS)
         directory.high_watermarks = directory._offsets(checkpoint.HIGH_WATERMARKS)

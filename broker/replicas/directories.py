@@ -24,6 +24,7 @@ from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.checkpoint_steps import bounds_steps, high_watermark_steps, recovery_point_steps
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.gone_logs import begin_points, has_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.moved_logs import UnfinishedMove, settle_moves
@@ -164,6 +165,24 @@ class Directories:
             if topic_partition in directory.files.partitions:
                 return directory
         return None
+
+    def that_lost(self, topic_partition: TopicPartition, placed_in: Uuid) -> Directory | None:
+        """The directory that held a partition's log before this start, and does not any more; None if there is none.
+
+        ``placed_in`` is the directory that the cluster's metadata name.
+        """
+        for directory in self.online:
+            if directory.directory_id == placed_in and has_lost(directory.files, topic_partition):
+                return directory
+        return None
+
+    def begin_points(self) -> None:
+        """The logs of the last run have been opened: those that are not here from now on are new."""
+        for directory in self.online:
+            try:
+                begin_points(directory.files)
+            except OSError as error:
+                directory.writer.report(error)
 
     def without_topic(self, topic_ids: Container[Uuid]) -> list[str]:
         """The directories of partitions whose topic is none of ``topic_ids``: deleted while this broker was away, or lost."""

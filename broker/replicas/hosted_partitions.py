@@ -174,11 +174,9 @@ class HostedPartitions:
 
     def _follow(self, topic: TopicImage, number: int, state: PartitionImage) -> None:
         name = TopicPartition(topic.name, number)
-        unified = self.table.get(name)
+        unified, node_id = self.table.get(name), self._services.node_id
         if unified is not None:
             self.placing.tell(unified, state)
-        node_id = self._services.node_id
-        if unified is not None:
             self._note_durability(state, unified.partition.log.config)
         if unified is None:
             if state.leader == node_id or (node_id in state.replicas and len(state.replicas) > 1):
@@ -343,6 +341,8 @@ class HostedPartitions:
             is_counted_on=is_counted_on(state, services.node_id),
         )
         if opened is None:
+            if name in self.logs.given_up and not self.placing.give_up(topic.topic_id, name.partition, state):
+                self._services.on_data_lost()
             return
         partition = Partition(
             opened.log,

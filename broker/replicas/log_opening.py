@@ -18,9 +18,10 @@ from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.recovery_report import RecoveryReport
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
+from stratalog.hot.gone_logs import note_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.segments.segment_cache import SegmentCache
-from stratalog.metadata.image.directory_ids import UNASSIGNED, is_reserved
+from stratalog.metadata.image.directory_ids import LOST, UNASSIGNED, is_reserved
 from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import KafkaError, StratalogError
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
@@ -66,10 +67,13 @@ class LogOpening:
         self._unopened: dict[Uuid, None] = {}
         self._lost: dict[Uuid, None] = {}
         """Topics with a log that was not there at the start and could not be begun anew so far."""
+        self.given_up: set[TopicPartition] = set()
+        """Replicas that count and whose logs are gone from their directory: the controller is to hear of it."""
 
     def started(self) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on."""
         self._started = True
+        self._directories.begin_points()
         for directory in self._directories.online:
             directory.writer.begin_together()
         self._recovery.tell()
@@ -107,6 +111,8 @@ class LogOpening:
         try:
             directories.set_aside(name, topic_id)
             directory = self._directory_for(name, placed_in, is_counted_on=is_counted_on)
+            if is_counted_on:
+                self._check_not_gone(name, topic_id, placed_in)
         except OSError as error:
             log.error("%s cannot be opened: %s", name, error)
             self._table.add_unopened(name.topic, topic_id, name.partition, f"{name} cannot be opened: {error}")
@@ -132,6 +138,7 @@ class LogOpening:
             return None
         self.counts[directory.path] += 1
         self._preferred.pop(name, None)
+        self.given_up.discard(name)
         self._recovery.add(log_)
         return OpenedLog(log_, directory, led)
 
@@ -155,6 +162,23 @@ class LogOpening:
         if preferred is not None and preferred.writer.offline is None:
             return preferred
         return directories.emptiest(self.counts)
+
+    def _check_not_gone(self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid) -> None:
+        """Raise `OSError` if the log lay here and is gone: an empty one in its place would have the others drop what they have."""
+        if self._directories.holding(name) is not None:
+            return
+        lost_by = None if self._started else self._directories.that_lost(name, placed_in)
+        if lost_by is None and placed_in != LOST and name not in self.given_up:
+            return
+        if lost_by is not None:
+            note_lost(lost_by.files, name)
+        self._lost[topic_id] = None
+        self.given_up.add(name)
+        where = "its directory" if lost_by is None else lost_by.path
+        raise OSError(
+            f"its log is gone from {where}, and is copied again when another replica leads: an empty log in its place would "
+            "have the others drop what they have. If none leads, restore the files, or elect one of the others uncleanly"
+        )
 
     def _failed(self, name: TopicPartition, topic_id: Uuid, directory: Directory, error: Exception) -> None:
         path = directory.files.partition_path(name)

@@ -88,6 +88,16 @@ class Placing:
         else:
             self._placements.placed(topic_id, number, directory)
 
+    def give_up(self, topic_id: Uuid, partition: int, state: PartitionImage) -> bool:
+        """Report a replica whose log is gone; False if the cluster's metadata have no directories to tell it by."""
+        if self._placements is None or not self.is_told:
+            return False
+        if state.directory_of(self._node_id) == LOST:
+            self._placements.gone(topic_id, partition)
+        else:
+            self._placements.placed(topic_id, partition, LOST)
+        return True
+
     def may_cut(self, state: PartitionImage) -> bool:
         """Whether a committed record has taken a damaged replica out of all sets, and no request of before can put it back."""
         node_id = self._node_id

@@ -22,7 +22,7 @@ from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import RemoveTopicRecord
-from stratalog.wire.topic import uuid_text
+from stratalog.wire.topic import TopicPartition, uuid_text
 
 
 def test_the_id_of_the_topic_is_in_the_directory(broker):
@@ -286,6 +286,20 @@ def test_places_of_replicas_are_reported_until_the_image_names_them(broker):
     assert len(told) == 2
     broker.run(lambda: list(hosted.deleting("t")))
     assert told == {}
+
+
+def test_a_gone_log_that_no_directory_can_tell_of_ends_the_registration(broker):
+    """The cluster's metadata have no directories: the broker registers as one that has lost data."""
+    broker.create("t")
+    hosted, told = broker.node.hosted, []
+    hosted._services = replace(hosted._services, on_data_lost=lambda: told.append(True))
+    topic = broker.node.image.topics.by_name["t"]
+    me = broker.node.node_id
+    state = PartitionImage((me, me + 1), (me,), me, directories=(LOST, b"o" * 16))
+    other = replace(topic, name="u", topic_id=b"u" * 16, partitions=MappingProxyType({0: state}))
+    broker.run(lambda: hosted.follow(broker.node.image, other))
+    assert told == [True]
+    assert hosted.table.get(TopicPartition("u", 0)) is None
 
 
 def with_replicas(broker, replicas):

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.replicas.led import Led
+from stratalog.broker.replicas.log_opening import LogOpening
 from stratalog.client.admin import delete_topics
 from stratalog.hot.directory import FoundPartition, LogDirectory
-from stratalog.metadata.image.directory_ids import MIGRATING, UNASSIGNED
+from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from stratalog.wire.topic import TopicPartition, uuid_text
@@ -172,6 +173,57 @@ def test_a_replica_that_counts_is_not_begun_anew_for_one_on_another_disk(broker,
     if not opens:
         assert f"it lies in directory {uuid_text(b'?' * 16)}, which is none of this broker's" in caplog.text
         assert node.directories.holding(TopicPartition("new", 0)) is None
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_replica_that_counts_is_not_begun_anew_for_one_that_is_gone(broker, caplog, whole):
+    """Its directory has the id that it had, and the log is not in it any more. The next start knows it, too."""
+    broker.create("t")
+    broker.stop()
+    data = Path(broker.directory, "data")
+    shutil.rmtree(data / "t-0")
+    if whole:
+        (data / "recovery-point-offset-checkpoint").unlink()
+    name, opening = TopicPartition("t", 0), None
+
+    def open_it(placed_in, *, counts=True):
+        config = broker.node.hosted.settings(broker.node.image, "t")
+        return opening.open(name, b"n" * 16, config, leader_epoch_max=1, placed_in=placed_in, is_counted_on=counts)
+
+    broker.start()
+    (directory,) = broker.node.directories.all
+    mine = directory.directory_id
+    for restarts in range(2):
+        files = LogDirectory.load(directory.path, directory.files.files)
+        directory.files.partitions.pop(name, None)
+        if restarts == 0:
+            directory.files.is_bare, directory.files.recovery_points = whole, {} if whole else {name: 0}
+        else:
+            directory.files.is_bare, directory.files.recovery_points = files.is_bare, files.recovery_points
+        opening = LogOpening(broker.node.directories, broker.node.hosted.table, broker.node.clock, segments_open_max=9)
+        assert broker.run(lambda: open_it(mine)) is None
+        broker.run(opening.started)
+        broker.run(lambda: directory.files.write_recovery_points({}))
+        assert broker.run(lambda: open_it(mine)) is None, "the controller has not heard of it yet"
+        assert broker.run(lambda: open_it(LOST)) is None
+        assert opening.given_up == {name}
+    assert "its log is gone from" in caplog.text
+    opened = broker.run(lambda: open_it(LOST, counts=False))
+    assert (opened.led, opening.given_up) == (Led.LOST, set())
+
+
+def test_a_log_that_was_never_begun_is_new(broker):
+    """The broker was killed before it made the directory."""
+    (directory,) = broker.node.directories.all
+    hosted, name = broker.node.hosted, TopicPartition("new", 0)
+    opening = LogOpening(broker.node.directories, hosted.table, broker.node.clock, segments_open_max=9)
+    config = hosted.settings(broker.node.image, "new")
+
+    def open_new():
+        placed = {"placed_in": directory.directory_id, "is_counted_on": True}
+        return opening.open(name, b"n" * 16, config, leader_epoch_max=1, **placed)
+
+    assert broker.run(open_new) is not None
 
 
 def test_a_log_in_a_failed_directory_is_not_opened(start_node, tmp_path, caplog):

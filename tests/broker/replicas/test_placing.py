@@ -150,3 +150,11 @@ def test_a_cluster_without_directories_is_not_asked():
     one.image.topics = SimpleNamespace(by_id={ID: SimpleNamespace(partitions={0: state((1, 2), 1)})})
     assert one.placing.announce(one.unified, b"t" * 16)
     assert one.told.places == {}
+
+
+@pytest.mark.parametrize(("level", "directory", "told"), [(20, MINE, LOST), (20, LOST, None), (10, MINE, None)])
+def test_a_replica_whose_log_is_gone_is_reported_as_lost(level, directory, told):
+    """Once; a cluster without directories cannot be told by one."""
+    bench = Bench(level)
+    assert bench.placing.give_up(ID, 0, state((1,), 1, directory)) is (level == 20)
+    assert bench.told.places.get((ID, 0)) == told

@@ -1,0 +1,136 @@
+"""A broker comes back without the logs that lay on its disk, under the same directory id: no empty log leads in their place."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stratalog.client.admin import create_topic
+from stratalog.metadata.image.directory_ids import LOST
+from stratalog.metadata.image.topics_image import NO_LEADER
+from stratalog.wire.messages.elect_leaders import ElectLeadersRequest
+from stratalog.wire.messages.elect_leaders import TopicPartitions as Elected
+from stratalog.wire.topic import TopicPartition
+from tests.broker.nodes_of_a_cluster import RunningNodes
+
+NAME = TopicPartition("t", 0)
+BROKERS = (2, 3, 4)
+UNCLEAN = 1
+KEPT = {"meta.properties", "bootstrap.checkpoint", ".lock"}
+
+
+class Gone:
+    """Three replicas of one partition; the last one in sync stops after the others, and loses its log."""
+
+    def __init__(self, directory):
+        self.nodes = RunningNodes(directory, {1: "controller", **dict.fromkeys(BROKERS, "broker")})
+        self.last, self.any = 2, self.nodes[3]
+
+    def start(self):
+        """Start all, and write to all."""
+        self.nodes.start()
+        create_topic(
+            self.any.client(),
+            "t",
+            partition_count=1,
+            replication_factor=len(BROKERS),
+            configs={"min.insync.replicas": "1"},
+        )
+        self.any.wait_until(lambda: "t" in self.any.node.image.topics.by_name)
+        self.any.wait_until(lambda: len(self.state().in_sync_replicas) == len(BROKERS))
+        self.nodes[self.state().leader].produce("t", b"all")
+        self.last = self.state().leader
+        self.any = self.nodes[next(one for one in BROKERS if one != self.last)]
+
+    def state(self):
+        return self.any.node.image.topics.by_name["t"].partitions[0]
+
+    def others(self):
+        return [one for one in BROKERS if one != self.last]
+
+    def log(self, node_id):
+        return self.nodes[node_id].node.partitions.get(NAME).log
+
+    def wipe(self, *, whole):
+        """Take the logs away, or everything but the identity; what was there is kept aside."""
+        data = Path(self.nodes[self.last].directory, "data")
+        aside = data.with_name("aside")
+        aside.mkdir()
+        for path in list(data.iterdir()):
+            if path.is_dir() and path.name == "t-0":
+                shutil.move(path, aside / path.name)
+            elif whole and path.is_file() and path.name not in KEPT:
+                shutil.copy(path, aside / path.name)
+                path.unlink()
+        return aside, data
+
+
+@pytest.fixture
+def gone(tmp_path):
+    made = Gone(tmp_path)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.nodes.stop()
+
+
+def stop_all(gone, *, last_alone=()):
+    """Stop the others, write to the last one alone, and stop it in order: the cluster counts on it only."""
+    for one in gone.others():
+        gone.nodes[one].stop()
+    node = gone.nodes[gone.last]
+    node.wait_until(lambda: node.node.image.topics.by_name["t"].partitions[0].in_sync_replicas == (gone.last,))
+    for value in last_alone:
+        node.produce("t", value)
+    node.stop()
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["logs", "all"])
+def test_the_last_replica_in_sync_does_not_lead_without_its_log(gone, whole):
+    """None leads, none drops anything, and an unclean election by hand has one of the others lead; a restart changes nothing."""
+    stop_all(gone)
+    gone.wipe(whole=whole)
+    gone.nodes.start(*gone.others())
+    for _ in range(2):
+        gone.nodes.start(gone.last)
+        gone.any.wait_until(lambda: gone.state().directory_of(gone.last) == LOST)
+        assert gone.state().leader == NO_LEADER
+        assert gone.nodes[gone.last].node.partitions.get(NAME) is None
+        assert [gone.log(one).log_end_offset for one in gone.others()] == [1, 1]
+        gone.nodes[gone.last].stop()
+    gone.nodes.start(gone.last)
+    asked = [Elected(topic="t", partitions=[0])]
+    gone.any.client().call(ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=asked, timeout_ms=9999))
+    gone.any.wait_until(lambda: gone.state().leader in gone.others())
+    gone.any.wait_until(lambda: len(gone.state().in_sync_replicas) == len(BROKERS))
+    assert gone.nodes[gone.state().leader].values("t") == [b"all"]
+    assert gone.log(gone.last).log_end_offset == 1
+
+
+def test_the_log_that_is_put_back_leads_again(gone):
+    """With all that it alone had."""
+    stop_all(gone, last_alone=[b"alone"])
+    aside, data = gone.wipe(whole=True)
+    gone.nodes.start(*BROKERS)
+    gone.any.wait_until(lambda: gone.state().directory_of(gone.last) == LOST)
+    gone.nodes[gone.last].stop()
+    for path in aside.iterdir():
+        if path.is_dir():
+            shutil.move(path, data / path.name)
+    gone.nodes.start(gone.last)
+    gone.any.wait_until(lambda: gone.state().leader == gone.last)
+    assert gone.nodes[gone.last].values("t") == [b"all", b"alone"]
+    gone.any.wait_until(lambda: len(gone.state().in_sync_replicas) == len(BROKERS))
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["logs", "all"])
+def test_a_log_that_others_have_is_copied_again(gone, whole):
+    """No command has to be given."""
+    gone.nodes[gone.last].stop()
+    gone.any.wait_until(lambda: gone.state().leader in gone.others())
+    gone.wipe(whole=whole)
+    gone.nodes.start(gone.last)
+    gone.any.wait_until(lambda: len(gone.state().in_sync_replicas) == len(BROKERS))
+    assert gone.log(gone.last).log_end_offset == 1
+    assert gone.nodes[gone.state().leader].values("t") == [b"all"]

@@ -1,0 +1,70 @@
+"""Tests of hot/gone_logs.py."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.gone_logs import begin_points, has_lost, note_lost
+from stratalog.hot.storage import checkpoint
+from stratalog.wire.topic import TopicPartition
+
+KEPT, GONE, NEW = (TopicPartition("t", number) for number in range(3))
+
+
+@pytest.fixture
+def left(tmp_path, files):
+    """A directory with two logs, after its broker has stopped."""
+    directory = LogDirectory.load(str(tmp_path / "logs"), files)
+    begin_points(directory)
+    logs = {name: directory.open_log(name, bytes(16), LogConfig(), now_ms=1) for name in (KEPT, GONE)}
+    directory.close(logs, broker_epoch=1)
+    return Path(directory.path)
+
+
+def found(path, files):
+    directory = LogDirectory.load(str(path), files)
+    return {name for name in (KEPT, GONE, NEW) if has_lost(directory, name)}
+
+
+def test_a_log_without_its_directory_is_gone(left, files):
+    """One that was never begun has no row, and is new."""
+    assert found(left, files) == set()
+    shutil.rmtree(left / "t-1")
+    assert found(left, files) == {GONE}
+
+
+def test_without_the_checkpoint_all_that_is_missing_is_gone(left, files):
+    """All that the cluster has placed here was here: the first start writes the checkpoint before anything is."""
+    shutil.rmtree(left / "t-1")
+    (left / checkpoint.RECOVERY_POINTS).unlink()
+    assert found(left, files) == {GONE, NEW}
+
+
+def test_a_new_directory_has_lost_nothing_once_it_was_begun(tmp_path, files):
+    """Also if the broker is killed before it has written to any log."""
+    directory = LogDirectory.load(str(tmp_path / "logs"), files)
+    assert has_lost(directory, NEW)
+    begin_points(directory)
+    assert not has_lost(directory, NEW)
+    assert found(tmp_path / "logs", files) == set()
+
+
+def test_a_log_that_is_gone_stays_gone_over_starts(left, files):
+    """The checkpoint that is written again has a row for it; others are new."""
+    shutil.rmtree(left / "t-1")
+    (left / checkpoint.RECOVERY_POINTS).unlink()
+    directory = LogDirectory.load(str(left), files)
+    note_lost(directory, GONE)
+    begin_points(directory)
+    assert found(left, files) == {GONE}
+
+
+def test_a_log_that_was_deleted_is_not_gone(left, files):
+    """Its row went with it."""
+    directory = LogDirectory.load(str(left), files)
+    directory.doom_partition(GONE, b"u" * 16)
+    directory.write_recovery_points({})
+    assert found(left, files) == set()
