@@ -47,12 +47,8 @@ def archived_records(
         [f"archive of {topic}: {len(differ)} records are others than were read, first {min(differ)}"] if differ else []
     )
     for partition, records in read.items():
-        offsets = [offset for number, offset in archived if number == partition]
-        missing = [
-            one.offset
-            for one in records
-            if offsets and one.offset <= max(offsets) and (partition, one.offset) not in archived
-        ]
+        last = max((offset for number, offset in archived if number == partition), default=-1)
+        missing = [one.offset for one in records if one.offset <= last and (partition, one.offset) not in archived]
         if missing:
             faults.append(f"archive of {topic}-{partition}: {len(missing)} records are missing, first {missing[0]}")
     return len(rows), faults

@@ -8,6 +8,10 @@
       int64 timestamp     int32 coordinator epoch             int64 first offset of the open transaction, -1
 
 The file name is the offset (exclusive) up to which the log was applied. Source: Kafka's ``ProducerStateManager``.
+
+Kafka keeps the last batch of a producer, so that one of its five last batches that comes again after a restart is out of
+order to it: librdkafka gives up then, and Java's producer may write it twice. We write a row for each of the five that is
+young enough to come again, the last one at the end. Kafka takes the last row of a producer, and so reads what it writes.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ _CRC_END: Final = 6
 _BATCH: Final = Struct(">iqiq")
 _KEPT_BYTES: Final = BATCHES_KEPT * _BATCH.size
 _SEQUENCES: Final = 1 << 31
+_COMES_AGAIN_MS: Final = 600_000
+"""No client sends a batch again that is so much older than the newest: their time-outs are 2 and 5 minutes unless set."""
 
 
 class BatchMetadata(NamedTuple):
@@ -96,26 +102,39 @@ class ProducerEntry:
         return -1 if last is None else last.last_offset
 
 
+_NO_BATCH: Final = BatchMetadata(NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
+
+
 def snapshot_to_bytes(entries: Iterable[ProducerEntry]) -> bytes:
     """The content of a snapshot file."""
+    every = list(entries)
+    since_ms = max((entry.last_timestamp_ms for entry in every), default=0) - _COMES_AGAIN_MS
     body = bytearray(_HEADER.size)
     count = 0
-    for entry in entries:
-        last = entry.last_batch
-        body += _ENTRY.pack(
-            entry.producer_id,
-            entry.producer_epoch,
-            NO_SEQUENCE if last is None else last.last_sequence,
-            -1 if last is None else last.last_offset,
-            0 if last is None else last.offset_delta,
-            entry.last_timestamp_ms,
-            entry.coordinator_epoch,
-            entry.transaction_first_offset,
-        )
+    for entry in every:
+        *earlier, last = entry.batches or [_NO_BATCH]
+        for batch in earlier:
+            if batch.timestamp_ms >= since_ms:
+                body += _row(entry, batch, batch.timestamp_ms, -1)
+                count += 1
+        body += _row(entry, last, entry.last_timestamp_ms, entry.transaction_first_offset)
         count += 1
     _HEADER.pack_into(body, 0, _VERSION, 0, count)
     _HEADER.pack_into(body, 0, _VERSION, crc32c(memoryview(body)[_CRC_END:]), count)
     return bytes(body)
+
+
+def _row(entry: ProducerEntry, batch: BatchMetadata, timestamp_ms: int, transaction_first_offset: int) -> bytes:
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.producer_epoch,
+        batch.last_sequence,
+        batch.last_offset,
+        batch.offset_delta,
+        timestamp_ms,
+        entry.coordinator_epoch,
+        transaction_first_offset,
+    )
 
 
 def snapshot_from_bytes(data: bytes) -> list[ProducerEntry]:
@@ -129,10 +148,12 @@ def snapshot_from_bytes(data: bytes) -> list[ProducerEntry]:
         raise Corrupt(f"the producer snapshot's CRC is not {crc:#010x}")
     if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
         raise Corrupt(f"a producer snapshot of {len(data)} bytes cannot hold {count} producers")
-    entries = []
+    entries: list[ProducerEntry] = []
     for fields in _ENTRY.iter_unpack(memoryview(data)[_HEADER.size :]):
         producer_id, epoch, sequence, last_offset, delta, timestamp_ms, coordinator_epoch, first_offset = fields
         entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms, first_offset)
+        if entries and (entries[-1].producer_id, entries[-1].producer_epoch) == (producer_id, epoch):
+            entry.kept = entries.pop().kept
         if last_offset >= 0:
             entry.remember(sequence, last_offset, delta, timestamp_ms)
         entries.append(entry)

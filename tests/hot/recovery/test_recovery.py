@@ -272,6 +272,26 @@ def test_lost_epochs_are_derived_from_the_log(closed, harm, clean):
     assert checkpoint.read_text() == "0\n2\n1 0\n2 30\n"
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("rolls_after", [{5}, {1, 2, 3, 4, 5}, {3}, set()])
+def test_the_last_five_batches_of_a_producer_are_known_after_a_start(bench, clean, rolls_after):
+    """Wherever segments end. A client whose answers were lost sends all of them again, and gives up when the first is out of order."""
+    log = bench.open()
+    for sequence in range(6):
+        bench.append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        if sequence in rolls_after:
+            log.roll()
+    if clean:
+        log.close()
+    else:
+        log.sync()
+        log.abandon()
+    log = bench.open(clean=clean)
+    again = [bench.append(log, producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in range(1, 6)]
+    assert [(one.duplicate, one.base_offset) for one in again] == [(True, offset) for offset in range(1, 6)]
+    assert bench.append(log, producer_id=7, producer_epoch=0, base_sequence=6).base_offset == 6
+
+
 @pytest.mark.parametrize("harm", ["missing", "garbage"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_lost_snapshots_are_replaced_by_a_longer_replay(bench, harm, clean):

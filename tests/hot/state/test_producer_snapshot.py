@@ -44,6 +44,35 @@ def test_producers_survive_a_snapshot(pairs):
     assert snapshot_from_bytes(snapshot_to_bytes(made)) == made
 
 
+def test_the_batches_that_may_come_again_are_kept():
+    """The last row of a producer is all that Kafka takes, and has the open transaction; older ones are no more than ten minutes old."""
+    made = ProducerEntry(5, 3, 2, 1_000_000, 17)
+    for number, timestamp_ms in enumerate([399_999, 400_000, 400_001, 500_000, 1_000_000]):
+        made.remember(number, 10 + number, 0, timestamp_ms)
+    idle = ProducerEntry(6, 3, 2, 1, -1)
+    idle.remember(0, 1, 0, 0)
+    idle.remember(1, 2, 0, 1)
+    data = snapshot_to_bytes([made, idle])
+    rows = [data[position : position + 46] for position in range(10, len(data), 46)]
+    assert [int.from_bytes(row[-8:], signed=True) for row in rows] == [-1, -1, -1, 17, -1]
+    assert list({row[:8]: row for row in rows}.values()) == rows[3:], "as Kafka reads it"
+    young, last = snapshot_from_bytes(data)
+    assert (young.batches, last.batches) == (made.batches[1:], idle.batches[1:])
+    assert (young.transaction_first_offset, young.last_timestamp_ms) == (17, 1_000_000)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9))
+def test_a_producer_comes_back_with_its_last_five_batches(sizes):
+    """Whatever they hold."""
+    made, offset = ProducerEntry(5, 3, 2, 100, -1), 0
+    for size in sizes:
+        offset += size
+        made.remember(offset - 1, offset - 1, size - 1, 100)
+    (found,) = snapshot_from_bytes(snapshot_to_bytes([made]))
+    assert found.batches == made.batches
+    assert len(found.batches) == min(5, len(sizes))
+
+
 @given(st.integers(0, 55), st.integers(1, 255))
 @settings(max_examples=40)
 def test_a_flipped_bit_is_noticed(at, mask):
