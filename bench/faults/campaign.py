@@ -148,7 +148,10 @@ def _ended(rig: Rig, clients: Mapping[str, Workload], outcome: Run) -> None:
 
     def end(name: str, client: Workload) -> None:
         cell = outcome.cells[name]
-        cell.violations += client.end()
+        try:
+            cell.violations += client.end()
+        except Exception as error:  # noqa: BLE001 - whatever a client raises says that it did not end in order
+            cell.violations.append(f"its clients did not end in order: {error!r}")
         cell.acknowledged, cell.longest_gap_seconds = client.told.count, client.told.longest_gap_seconds
 
     threads = [threading.Thread(target=end, args=one, daemon=True) for one in clients.items()]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.faults.answers import Acknowledged, acknowledged_faults, order_faults
@@ -105,6 +105,9 @@ class IdempotentWriter:
                 number += 1
             except BufferError:
                 pass
+            except KafkaException as error:  # a fatal error: no other record can be sent
+                self.failures.append(f"{self._topic}: a producer cannot go on: {error}")
+                return
             self._producer.poll(self._pause_seconds)
             time.sleep(self._pause_seconds)
 
