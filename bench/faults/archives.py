@@ -14,8 +14,8 @@ from stratalog.wire.errors import Unknown
 
 __all__ = ["archive_faults", "archived_records"]
 
-_GRACE_MS = 3_600_000
-"""Objects without a name in a manifest are left by uploads that lost their claim; they may wait so long."""
+_GRACE_MS = 86_400_000
+"""Objects without a name in a manifest are left by uploads that lost their claim; they may wait longer than any run takes."""
 
 
 def archive_faults(bucket_url: str, endpoint: str | None = None) -> Iterator[str]:

@@ -47,6 +47,8 @@ class _Teller:
         self.failures: list[str] = []
         self.unsent: dict[int, set[int]] = defaultdict(set)
         """The numbers of records by transaction for which the client has told an error."""
+        self.reports: dict[int, dict[int, str]] = defaultdict(dict)
+        """The client's report on each record, by transaction and number."""
         self._bootstrap, self._told, self._dice, self._over = bootstrap, told, dice, over
         self._delivered: list[tuple[int, int, bytes]] = []
         self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -117,11 +119,13 @@ class _Teller:
                 self._told.note(*delivered)
 
     def _taken(self, error: Any, message: Any) -> None:
+        count, number = (int(part) for part in message.value().decode().split(":")[1:])
+        place = f"partition {message.partition()}, offset {message.offset()}"
+        self.reports[count][number] = f"at {place}" if error is None else f"{error.name()} for {place}"
         if error is None:
             self._delivered.append((message.partition(), message.offset(), message.value()))
         else:  # librdkafka may purge a record of the next transaction with those that it aborts, and commits without it
-            _, count, number = message.value().decode().split(":")
-            self.unsent[int(count)].add(int(number))
+            self.unsent[count].add(number)
 
     def _given_up(self, producer: Producer | None, error: Any) -> Producer | None:
         """The producer to go on with: another one after an error that ends this one."""
@@ -192,7 +196,8 @@ class Transactional:
         outcomes = {(one.name, number): outcome for one in self._tellers for number, outcome in one.outcomes.items()}
         sizes = {(one.name, number): size for one in self._tellers for number, size in one.sizes.items()}
         unsent = {(one.name, number): gone for one in self._tellers for number, gone in one.unsent.items()}
-        yield from transaction_faults(outcomes, sizes, found, unsent=unsent)
+        reports = {(one.name, number): told for one in self._tellers for number, told in one.reports.items()}
+        yield from transaction_faults(outcomes, sizes, found, unsent=unsent, reports=reports)
         if self._reader is not None:
             yield from self._reader.errors[:3]
             yield from live_faults(self._reader.found, found)
@@ -210,10 +215,11 @@ def transaction_faults(
     found: dict[int, list[Found]],
     *,
     unsent: Mapping[tuple[str, int], Collection[int]] | None = None,
+    reports: Mapping[tuple[str, int], Mapping[int, str]] | None = None,
 ) -> Iterator[str]:
     """All records of a committed transaction are there once and in order; none of an aborted one; all or none of an open one.
 
-    ``unsent`` are those for which the client itself has told an error: they may be missing.
+    ``unsent`` are those for which the client itself has told an error: they may be missing. ``reports`` are its words for each.
     """
     seen: dict[tuple[str, int], list[int]] = defaultdict(list)
     for partition, records in found.items():
@@ -230,7 +236,8 @@ def transaction_faults(
         may_miss = set((unsent or {}).get(transaction, ())) - set(numbers)
         whole = [number for number in range(sizes.get(transaction, 0)) if number not in may_miss]
         if outcome is Outcome.COMMITTED and numbers != whole:
-            yield f"{transaction} was committed with {len(whole)} records, and readers find {numbers}"
+            told = dict((reports or {}).get(transaction, {}))
+            yield f"{transaction} was committed with {len(whole)} records, and readers find {numbers}; the client said {told}"
         elif outcome is Outcome.ABORTED and numbers:
             yield f"{transaction} was aborted, and readers find {numbers}"
         elif outcome is Outcome.OPEN and numbers not in ([], whole):
