@@ -160,7 +160,7 @@ def test_the_metadata_log_and_its_snapshot_are_kafkas_records(kafka, loaded) -> 
 
 
 def test_a_new_metadata_log_begins_with_its_leader(kafka, serve) -> None:
-    """One start: the leader's message, the features, the broker, its era of producer ids; then one batch for a topic."""
+    """One start: the leader's message, the features and the cluster's default, the broker, its era of producer ids; then one batch for a topic."""
     broker = serve()
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
     admin.create_topics([NewTopic("one", 3, 1)])["one"].result(30)
@@ -173,7 +173,10 @@ def test_a_new_metadata_log_begins_with_its_leader(kafka, serve) -> None:
     )
     types = re.findall(r'"type":"(\w+)"', dump.text)
     assert types == [
-        *["FEATURE_LEVEL_RECORD"] * 3,
+        "BEGIN_TRANSACTION_RECORD",
+        *["FEATURE_LEVEL_RECORD"] * 4,
+        "CONFIG_RECORD",
+        "END_TRANSACTION_RECORD",
         "REGISTER_BROKER_RECORD",
         "BROKER_REGISTRATION_CHANGE_RECORD",
         "PRODUCER_IDS_RECORD",

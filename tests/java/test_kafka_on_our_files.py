@@ -96,7 +96,8 @@ def test_kafka_goes_on_where_we_ended_and_we_where_kafka_ended(kafka, serve, cli
     assert str(their_admin.describe_topics(TopicCollection(["codecs"]))["codecs"].result(30).topic_id) == str(topic_id)
     load(theirs.address, 2)
     complaints = re.findall(r"^(?:WARN|ERROR|FATAL) .*", theirs.said(), re.MULTILINE)
-    assert [line for line in complaints if "Performing controller activation" not in line] == []
+    expected = ("Performing controller activation", *["with no corresponding log file"] * (end == "kill"))
+    assert [line for line in complaints if not any(one in line for one in expected)] == [], "a kill may leave an index"
     assert ("since clean shutdown file was found" in theirs.said()) == (end == "stop")
     theirs.stop()
 
