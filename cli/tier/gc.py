@@ -71,6 +71,7 @@ def gc(
         GarbageOptions,
         collect,
         collect_leases,
+        collect_probes,
     )
 
     store = open_bucket(bucket, endpoint_url, region)
@@ -88,8 +89,9 @@ def gc(
             write_json({"what": "partition", **row, "keys": [info.key for info in found.garbage]})
         elif found.garbage or found.uploads or row["remark"]:
             rows.append(row | {"bytes": bytes_text(found.size_bytes)})
-    leases = 0 if topics else collect_leases(store, options)
-    _conclude(rows, sums, leases, apply=apply, as_json=as_json)
+    if not topics:
+        sums.update(leases=collect_leases(store, options), probes=collect_probes(store, options))
+    _conclude(rows, sums, apply=apply, as_json=as_json)
 
 
 def _row(found: PartitionGarbage) -> dict[str, Any]:
@@ -108,17 +110,18 @@ def _row(found: PartitionGarbage) -> dict[str, Any]:
     }
 
 
-def _conclude(rows: Sequence[dict[str, Any]], sums: Counter[str], leases: int, *, apply: bool, as_json: bool) -> None:
+def _conclude(rows: Sequence[dict[str, Any]], sums: Counter[str], *, apply: bool, as_json: bool) -> None:
     if as_json:
-        names = ("partitions", "objects", "bytes", "uploads", "problems")
-        write_json({"what": "summary", "applied": apply, "leases": leases, **{name: sums[name] for name in names}})
+        names = ("partitions", "objects", "bytes", "uploads", "leases", "probes", "problems")
+        write_json({"what": "summary", "applied": apply, **{name: sums[name] for name in names}})
     elif rows:
         write_rows(rows, COLUMNS, as_json=False)
     verb = "Removed" if apply else "Found"
+    is_any = any(sums[name] for name in ("objects", "uploads", "leases", "probes"))
     note(
-        f"{verb} {sums['objects']} objects ({bytes_text(sums['bytes'])}), {sums['uploads']} unfinished uploads and "
-        f"{leases} leases that ran out, in {sums['partitions']} partitions."
-        + ("" if apply or not (sums["objects"] or sums["uploads"] or leases) else " Nothing was removed: add --apply.")
+        f"{verb} {sums['objects']} objects ({bytes_text(sums['bytes'])}), {sums['uploads']} unfinished uploads, "
+        f"{sums['leases']} leases that ran out and {sums['probes']} objects of broken probes, in {sums['partitions']} partitions."
+        + (" Nothing was removed: add --apply." if is_any and not apply else "")
     )
     if sums["problems"]:
         note(f"{sums['problems']} partitions could not be judged and were left alone: see REMARK.")

@@ -22,11 +22,12 @@ from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.manifests.named_keys import named_keys
 from stratalog.tier.stores.checked_read import get_checked, get_json
+from stratalog.tier.stores.probe import PROBE_PREFIX
 from stratalog.tier.stores.store import NotFound, ObjectInfo, ObjectStore, UploadInfo
 from stratalog.wire.errors import Corrupt, Invalid, Unknown
 from stratalog.wire.topic import uuid_text
 
-__all__ = ["GarbageOptions", "PartitionGarbage", "collect", "collect_leases"]
+__all__ = ["GarbageOptions", "PartitionGarbage", "collect", "collect_leases", "collect_probes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,18 @@ def collect_leases(store: ObjectStore, options: GarbageOptions) -> int:
     if options.apply:
         store.delete_many(over)
     return len(over)
+
+
+def collect_probes(store: ObjectStore, options: GarbageOptions) -> int:
+    """How many objects are left of probes that ended half-way, as of brokers that were killed at their start; as above."""
+    left = [
+        one.key
+        for one in store.list(f"{PROBE_PREFIX}/")
+        if old_enough(one.modified_ms, options.now_ms, options.grace_ms)
+    ]
+    if options.apply:
+        store.delete_many(left)
+    return len(left)
 
 
 def _examine(

@@ -50,7 +50,7 @@ def test_a_dry_run_is_the_default(bucket):
     code, out, err = run("--bucket", url)
     assert code == 0
     assert "orders" in out
-    assert "Found 1 objects (100 B), 0 unfinished uploads and 0 leases" in err
+    assert "Found 1 objects (100 B), 0 unfinished uploads, 0 leases that ran out and 0 objects of broken probes" in err
     assert "add --apply" in err
     assert keys(store) == before
     assert key in before
@@ -75,11 +75,12 @@ def test_json_names_every_key(bucket):
     assert summary == {
         "what": "summary",
         "applied": False,
-        "leases": 0,
         "partitions": 1,
         "objects": 1,
         "bytes": 100,
         "uploads": 0,
+        "leases": 0,
+        "probes": 0,
         "problems": 0,
     }
 

@@ -19,7 +19,7 @@ from stratalog.tier.stores.store import UploadInfo
 from stratalog.tier.stores.wrappers import CountingStore, StoreWrapper
 from stratalog.tier.work.archive_commands import claim_archive
 from stratalog.tier.work.archive_writer import archive_log
-from stratalog.tier.work.garbage_collection import GarbageOptions, collect, collect_leases
+from stratalog.tier.work.garbage_collection import GarbageOptions, collect, collect_leases, collect_probes
 from stratalog.wire.errors import Unknown
 
 US = Claimant(0, 3, bytes([1] * 16))
@@ -226,3 +226,16 @@ def test_leases_that_ran_out_long_ago_go(world):
     assert len(list_leases(world.inner)) == 1
     assert collect_leases(world.inner, replace(options, apply=True)) == 1
     assert list_leases(world.inner) == []
+
+
+def test_objects_of_broken_probes_go(world):
+    """A broker was killed at its start. A probe that is under way is young."""
+    store = world.inner
+    store.put("stratalog-probe/0123/race-0", b"left")
+    (left,) = store.list("stratalog-probe/")
+    options = GarbageOptions(left.modified_ms + SKEW_MS + GRACE, GRACE, apply=True)
+    assert collect_probes(store, options) == 0
+    options = replace(options, now_ms=options.now_ms + 1, apply=False)
+    assert collect_probes(store, options) == 1
+    assert collect_probes(store, replace(options, apply=True)) == 1
+    assert list(store.list("stratalog-probe/")) == []
