@@ -96,6 +96,11 @@ class ProducerEntry:
         return BatchMetadata(*_BATCH.unpack_from(kept, len(kept) - _BATCH.size)) if kept else None
 
     @property
+    def oldest_duplicate_offset(self) -> int:
+        """The lowest offset of a transactional batch that may come again: of the open transaction, if there is one."""
+        return self.transaction_first_offset if self.transaction_first_offset >= 0 else self.last_offset + 1
+
+    @property
     def last_offset(self) -> int:
         """The offset of the last record written in the current epoch, -1 when none was."""
         last = self.last_batch

@@ -92,8 +92,11 @@ class ProducerStateManager:
         ``transaction_version`` is that of a batch which begins a transaction. Under v2 each has an epoch of its own, so
         that sequences begin at 0 in it: an unknown producer's other batch has overtaken the first one.
 
-        Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap or
-        a copy older than the last five batches, INVALID_TXN_STATE for a plain batch inside a transaction.
+        A duplicate in a transaction belongs to the one that is open. librdkafka uses sequences again that it purged with an
+        aborted transaction: the next one's record would be answered as a duplicate of the aborted one, and lost (Kafka does).
+
+        Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, a copy older
+        than the last five batches or of an ended transaction, INVALID_TXN_STATE for a plain batch inside a transaction.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -102,8 +105,10 @@ class ProducerStateManager:
             return None
         if epoch == entry.producer_epoch and base_sequence != entry.last_sequence + 1:
             last_sequence = (base_sequence + last_offset_delta) % _SEQUENCES
+            oldest_offset = entry.oldest_duplicate_offset if transactional else 0
             for batch in entry.batches:
-                if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
+                is_same = batch.last_sequence == last_sequence and batch.first_sequence == base_sequence
+                if is_same and batch.first_offset >= oldest_offset:
                     return batch
         self._check_epoch(entry, epoch)
         self._check_sequence(entry, epoch, base_sequence)

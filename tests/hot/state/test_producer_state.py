@@ -108,6 +108,30 @@ def test_a_sequence_reused_after_an_abort_is_a_new_batch():
     assert producer.send(0, epoch=1, transactional=True) == ("appended", 2)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_sequence_used_again_in_the_next_transaction_is_no_duplicate(commit, loaded):
+    """librdkafka does so after it has purged the records of an aborted one: an answer for the earlier batch would lose the record."""
+    producer = Producer()
+    producer.send(0, transactional=True)
+    assert producer.send(0, transactional=True) == ("duplicate", 0)
+    producer.end(commit=commit)
+    if loaded:
+        producer.state.load_bytes(producer.state.to_bytes(), producer.offset)
+    assert refused(producer.send, 0, transactional=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.send(1, transactional=True) == ("appended", 2)
+    if loaded:
+        producer.state.load_bytes(producer.state.to_bytes(), producer.offset)
+    assert refused(producer.send, 0, transactional=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.send(1, transactional=True) == ("duplicate", 2)
+
+
+def test_a_batch_outside_of_transactions_may_come_again():
+    """Whatever its producer has ended meanwhile."""
+    producer = Producer()
+    assert [producer.send(sequence) for sequence in (0, 1, 0)] == [("appended", 0), ("appended", 1), ("duplicate", 0)]
+
+
 def test_the_first_unstable_offset_is_the_start_of_the_oldest_open_transaction():
     """It moves on only when the marker is below the high watermark."""
     producer = Producer()
