@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
-from stratalog.broker.runtime.slices import Slices, Steps
+from stratalog.broker.runtime.slices import Awaited, Slices, Steps
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.image.difference import ImageChange
 from stratalog.metadata.image.image import ClusterImage
@@ -30,6 +30,11 @@ __all__ = ["FollowingServices", "ImageFollowing"]
 
 OPENED_FIRST: Final = 100
 """An image that gives this broker so many partitions or fewer is followed when their logs are open: some 0.1 s."""
+
+_CROWDED_SECONDS: Final = 1.0
+"""After an image with many partitions another one is expected for so long: commands come before logs meanwhile."""
+_OPENED_TOGETHER: Final = 5
+_PAUSE_SECONDS: Final = 0.025
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +70,10 @@ class ImageFollowing:
         self._opening: asyncio.Task[None] | None = None
         self._brokers: object = None
         """Those of the image before."""
+        self._crowded_at = -_CROWDED_SECONDS
+        """When an image last brought so many partitions that they are opened beside, in seconds of the loop's clock."""
+        self._waiting = 0
+        """How many wait until all logs are open."""
 
     async def applied(self, image: ClusterImage, change: ImageChange) -> None:
         """Follow the next image; returns when the one after it may come.
@@ -80,6 +89,7 @@ class ImageFollowing:
         if due and (not services.has_peers or len(due) <= OPENED_FIRST):
             await self.all_open()
         elif due:
+            self._crowded_at = asyncio.get_running_loop().time()
             self._begin_opening()
         services.topics_changed(services.image(), change.removed_topics)
 
@@ -112,10 +122,14 @@ class ImageFollowing:
 
     async def all_open(self) -> None:
         """Wait until nothing is due to be opened. Raises what opening raises that is no fault of a single log."""
-        while self._services.hosted.table.due:
-            self._begin_opening()
-            assert self._opening is not None
-            await asyncio.shield(self._opening)
+        self._waiting += 1
+        try:
+            while self._services.hosted.table.due:
+                self._begin_opening()
+                assert self._opening is not None
+                await asyncio.shield(self._opening)
+        finally:
+            self._waiting -= 1
 
     async def started(self) -> None:
         """Wait until all logs of the last run are open. It ends before the controller places other ones here."""
@@ -125,9 +139,23 @@ class ImageFollowing:
     def _begin_opening(self) -> None:
         """Open what is due, beside, unless that is under way."""
         if self._opening is None:
-            work = self._services.slices.run(self._services.hosted.opening())
+            work = self._services.slices.run(self._opening_steps())
             self._opening = asyncio.get_running_loop().create_task(work)
             self._opening.add_done_callback(self._opened)
+
+    def _opening_steps(self) -> Steps[None]:
+        """Open what is due, a few logs at a time while more commands with many partitions may come, and no one waits."""
+        loop = asyncio.get_running_loop()
+        for count, _ in enumerate(self._services.hosted.opening(), 1):
+            yield None
+            if (
+                count % _OPENED_TOGETHER == 0
+                and not self._waiting
+                and loop.time() < self._crowded_at + _CROWDED_SECONDS
+            ):
+                pause = Awaited(lambda error: error)
+                loop.call_later(_PAUSE_SECONDS, pause.respond, None)
+                yield pause
 
     def _opened(self, opening: asyncio.Task[None]) -> None:
         self._opening = None

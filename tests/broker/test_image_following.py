@@ -97,6 +97,27 @@ def test_an_image_with_many_new_partitions_is_followed_before_their_logs_are_ope
     asyncio.run(main())
 
 
+def test_logs_are_opened_a_few_at_a_time_while_more_commands_may_come(monkeypatch):
+    """Ten thousand topics are created by a hundred commands. Where all logs are waited for, and when no command came for a while, they are opened at full speed."""
+    monkeypatch.setattr("stratalog.broker.image_following._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("stratalog.broker.image_following._CROWDED_SECONDS", 0.3)
+
+    async def main():
+        world = World(has_peers=True)
+        await world.create("a", OPENED_FIRST * 20)
+        await asyncio.sleep(0.1)
+        assert 0 < len(world.hosted.opened) <= 5 * 12
+        await world.following.all_open()
+        assert not world.hosted.table.due
+        await world.create("b", OPENED_FIRST * 20)
+        await asyncio.sleep(0.1)
+        assert world.hosted.table.due
+        await asyncio.sleep(0.5)
+        assert not world.hosted.table.due
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(("has_peers", "count"), [(True, OPENED_FIRST), (False, OPENED_FIRST * 3)])
 def test_partitions_of_a_command_are_open_when_it_is_answered(has_peers, count):
     """A few partitions in a cluster of several nodes; however many where there is only this one."""
