@@ -11,7 +11,8 @@ The file name is the offset (exclusive) up to which the log was applied. Source:
 
 Kafka keeps the last batch of a producer, so that one of its five last batches that comes again after a restart is out of
 order to it: librdkafka gives up then, and Java's producer may write it twice. We write a row for each of the five that is
-young enough to come again, the last one at the end. Kafka takes the last row of a producer, and so reads what it writes.
+young enough to come again, with its own time, and the last one at the end with the time of the producer, which a marker may have
+moved. Kafka takes the last row of a producer, and so reads what it writes.
 """
 
 from __future__ import annotations
@@ -117,7 +118,10 @@ def snapshot_to_bytes(entries: Iterable[ProducerEntry]) -> bytes:
     body = bytearray(_HEADER.size)
     count = 0
     for entry in every:
-        *earlier, last = entry.batches or [_NO_BATCH]
+        earlier = entry.batches
+        last = earlier[-1] if earlier else _NO_BATCH
+        if last.timestamp_ms == entry.last_timestamp_ms:
+            earlier = earlier[:-1]
         for batch in earlier:
             if batch.timestamp_ms >= since_ms:
                 body += _row(entry, batch, batch.timestamp_ms, -1)
@@ -159,7 +163,7 @@ def snapshot_from_bytes(data: bytes) -> list[ProducerEntry]:
         entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms, first_offset)
         if entries and (entries[-1].producer_id, entries[-1].producer_epoch) == (producer_id, epoch):
             entry.kept = entries.pop().kept
-        if last_offset >= 0:
+        if last_offset > entry.last_offset:
             entry.remember(sequence, last_offset, delta, timestamp_ms)
         entries.append(entry)
     return entries

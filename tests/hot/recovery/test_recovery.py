@@ -275,7 +275,7 @@ def test_lost_epochs_are_derived_from_the_log(closed, harm, clean):
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("rolls_after", [{5}, {1, 2, 3, 4, 5}, {3}, set()])
 def test_the_last_five_batches_of_a_producer_are_known_after_a_start(bench, clean, rolls_after):
-    """Wherever segments end. A client whose answers were lost sends all of them again, and gives up when the first is out of order."""
+    """Segments may end anywhere. A client whose answers were lost sends all of them again, and gives up when the first is out of order."""
     log = bench.open()
     for sequence in range(6):
         bench.append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)

@@ -127,7 +127,7 @@ def test_a_sequence_used_again_in_the_next_transaction_is_no_duplicate(commit, l
 
 
 def test_a_batch_outside_of_transactions_may_come_again():
-    """Whatever its producer has ended meanwhile."""
+    """Its producer has ended nothing, or something else."""
     producer = Producer()
     assert [producer.send(sequence) for sequence in (0, 1, 0)] == [("appended", 0), ("appended", 1), ("duplicate", 0)]
 
