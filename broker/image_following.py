@@ -84,12 +84,14 @@ class ImageFollowing:
         services = self._services
         services.follow_quotas(image)
         services.note_deletions(image, change)
-        await services.slices.run(self._steps(change), urgent=True)
         due = services.hosted.table.due
+        due_before = len(due)
+        await services.slices.run(self._steps(change), urgent=True)
         if due and (not services.has_peers or len(due) <= OPENED_FIRST):
             await self.all_open()
         elif due:
-            self._crowded_at = asyncio.get_running_loop().time()
+            if len(due) > due_before + OPENED_FIRST:
+                self._crowded_at = asyncio.get_running_loop().time()
             self._begin_opening()
         services.topics_changed(services.image(), change.removed_topics)
 
