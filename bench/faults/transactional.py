@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bench.faults.answers import Acknowledged, Found
 from bench.faults.reading import CLIENT, LiveReader, live_faults, read_topic
@@ -65,6 +65,8 @@ class _Teller:
                 self._transact(producer, count)
             except KafkaException as error:
                 producer = self._given_up(producer, error.args[0])
+            except KafkaError as error:  # raised by flush, as it is
+                producer = self._given_up(producer, error)
 
     def _begun(self) -> Producer | None:
         producer = Producer(
