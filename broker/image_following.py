@@ -74,6 +74,9 @@ class ImageFollowing:
         """When an image last brought so many partitions that they are opened beside, in seconds of the loop's clock."""
         self._waiting = 0
         """How many wait until all logs are open."""
+        self._has_roles = asyncio.Event()
+        """Whether the partitions of the image were put down; not after a lost registration, until they are again."""
+        self._has_roles.set()
 
     async def applied(self, image: ClusterImage, change: ImageChange) -> None:
         """Follow the next image; returns when the one after it may come.
@@ -134,8 +137,14 @@ class ImageFollowing:
             self._waiting -= 1
 
     async def started(self) -> None:
-        """Wait until all logs of the last run are open. It ends before the controller places other ones here."""
+        """Wait until all logs of the last run are open. It ends before the controller places other ones here.
+
+        A log that has lost records ends the registration, and with it what is due: the rest comes with the next one.
+        """
         await self.all_open()
+        while not self._has_roles.is_set():
+            await self._has_roles.wait()
+            await self.all_open()
         self._services.hosted.started()
 
     def _begin_opening(self) -> None:
@@ -170,6 +179,7 @@ class ImageFollowing:
 
     def registration_lost(self) -> None:
         """The controller does not know this broker's leaderships: it leads nothing, until an image says otherwise."""
+        self._has_roles.clear()
         self._services.slices.start(self._services.hosted.resigning(), _resigned)
 
     def caught_up_again(self) -> None:
@@ -179,6 +189,7 @@ class ImageFollowing:
         self._services.slices.start(self._services.hosted.following(every), self._followed)
 
     def _followed(self, _value: object, error: Exception | None) -> None:
+        self._has_roles.set()
         if error is not None:
             log.error("not every partition has got its role again", exc_info=error)
         if self._services.hosted.table.due:

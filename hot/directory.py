@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from stratalog.hot.checkpoint_draft import CheckpointChanges
 from stratalog.hot.config import LogConfig
@@ -32,14 +32,14 @@ from stratalog.hot.state.log_bounds import (
 )
 from stratalog.hot.storage import checkpoint
 from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState
-from stratalog.hot.storage.directory_names import directory_name, parse_directory_name
+from stratalog.hot.storage.directory_names import FoundPartition, directory_name, parse_directory_name
 from stratalog.hot.storage.filesystem import Entry, Filesystem
 from stratalog.hot.storage.registration_mark import REGISTRATION
 from stratalog.hot.storage.removal import DirectoryRemoval
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["BALLAST", "OFFLINE", "FoundPartition", "LogDirectory"]
+__all__ = ["BALLAST", "OFFLINE", "LogDirectory"]
 
 OFFLINE: Final = ".stratalog-offline"
 BALLAST: Final = ".stratalog-ballast"
@@ -74,14 +74,6 @@ def _one_by_one(tickets: Sequence[SyncTicket]) -> None:
         ticket.run()
 
 
-class FoundPartition(NamedTuple):
-    """A partition directory. ``topic_id`` is None where the file that names it is missing or unreadable."""
-
-    topic_partition: TopicPartition
-    topic_id: Uuid | None
-    path: str
-
-
 @dataclass(slots=True)
 class LogDirectory:
     """The state of one log directory, read once when the broker starts."""
@@ -101,7 +93,7 @@ class LogDirectory:
     unknown: list[str] = field(default_factory=list)
     """Names that this broker does not write; left alone and reported."""
     damaged_checkpoints: list[str] = field(default_factory=list)
-    """Checkpoints that could not be read; their logs are verified from the start, or opened without summaries."""
+    """Checkpoints that could not be read: their logs are verified from the start."""
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
@@ -119,7 +111,9 @@ class LogDirectory:
     _written_elsewhere: bool = False
     """Another broker has written checkpoints here since ``log-bounds``, and may have cleaned logs."""
     is_bare: bool = False
-    """Without recovery points at the start: nothing was begun here before, or all of it is gone."""
+    """Without readable recovery points at the start: nothing was begun here before, or all of it is gone."""
+    gone: set[TopicPartition] = field(default_factory=set)
+    """Logs that had recovery points at the start, and did not lie here."""
     bounds_stored: bool = False
     """``log-bounds`` and the checkpoint of log starts hold what is in ``bounds``."""
     points_stored: bool = False
@@ -143,7 +137,6 @@ class LogDirectory:
         directory.was_offline = OFFLINE in names
         directory.clean = epoch is not None and not directory.was_offline
         directory.clean_broker_epoch = -1 if epoch is None else epoch
-        directory.is_bare = checkpoint.RECOVERY_POINTS not in names
         directory.recovery_points = directory._offsets(checkpoint.RECOVERY_POINTS)
         directory.log_start_offsets = directory._offsets(checkpoint.LOG_START_OFFSETS)
         directory.high_watermarks = directory._offsets(checkpoint.HIGH_WATERMARKS)
@@ -164,6 +157,9 @@ class LogDirectory:
         for entry in entries:
             directory._sort_in(entry)
         directory._read_bounds(names)
+        points = checkpoint.RECOVERY_POINTS
+        directory.is_bare = points not in names or points in directory.damaged_checkpoints
+        directory.gone = directory.recovery_points.keys() - directory.partitions.keys()
         if directory.was_offline:
             directory._drop_caches()
         return directory
@@ -407,6 +403,7 @@ class LogDirectory:
     def forget(self, topic_partition: TopicPartition) -> None:
         """Drop a partition from every checkpoint: its directory has gone or has another name."""
         self.partitions.pop(topic_partition, None)
+        self.gone.discard(topic_partition)
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaner_offsets):
             offsets.pop(topic_partition, None)
         for known in (self.remote_logs, self.bounds, self.summaries):

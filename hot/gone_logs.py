@@ -1,7 +1,8 @@
 """Logs that lay in a directory and are gone from it, told from those that were never begun.
 
-The checkpoint of recovery points has a row for every log, and is there before the first of them. A log that the cluster has
-placed here is gone if its directory is missing and its row is not, or if the checkpoint is missing, too.
+The checkpoint of recovery points has a row for every log that is older than a minute or has seen an orderly stop, and is
+there before the first log. A log that the cluster has placed here is gone if its directory was missing at the start
+and its row was not, or if the recovery points could not be read. It stays so until it is begun anew, or forgotten.
 """
 
 from __future__ import annotations
@@ -9,18 +10,24 @@ from __future__ import annotations
 from stratalog.hot.directory import LogDirectory
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["begin_points", "has_lost", "note_lost"]
+__all__ = ["begin_points", "begun", "has_lost", "note_lost"]
 
 
 def has_lost(directory: LogDirectory, name: TopicPartition) -> bool:
     """Whether the log of a partition that was placed here before this start is gone."""
-    return name not in directory.partitions and (directory.is_bare or name in directory.recovery_points)
+    return name in directory.gone or (directory.is_bare and name not in directory.partitions)
 
 
 def note_lost(directory: LogDirectory, name: TopicPartition) -> None:
     """Have the next start know of it, too: the next write of the recovery points has a row for this log."""
+    directory.gone.add(name)
     directory.recovery_points.setdefault(name, 0)
     directory.points_stored = False
+
+
+def begun(directory: LogDirectory, name: TopicPartition) -> None:
+    """The log is there, here or in another directory of the broker."""
+    directory.gone.discard(name)
 
 
 def begin_points(directory: LogDirectory) -> None:

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
-from stratalog.hot.directory import DELETE_SUFFIX, FoundPartition, LogDirectory
+from stratalog.hot.directory import DELETE_SUFFIX, LogDirectory
 from stratalog.hot.log.log import Log
 from stratalog.hot.log_copy import SourceFailed
 from stratalog.hot.state.log_bounds import LogBounds
 from stratalog.hot.storage import checkpoint
-from stratalog.hot.storage.directory_names import directory_name, parse_directory_name
+from stratalog.hot.storage.directory_names import FoundPartition, directory_name, parse_directory_name
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text

@@ -167,7 +167,7 @@ class Directories:
         return None
 
     def that_lost(self, topic_partition: TopicPartition, placed_in: Uuid) -> Directory | None:
-        """The directory that held a partition's log before this start, and does not any more; None if there is none.
+        """The directory that held a partition's log once, and does not any more; None if there is none.
 
         ``placed_in`` is the directory that the cluster's metadata name.
         """
@@ -176,10 +176,12 @@ class Directories:
                 return directory
         return None
 
-    def begin_points(self) -> None:
-        """The logs of the last run have been opened: those that are not here from now on are new."""
+    def begin_points(self, given_up: Container[TopicPartition]) -> None:
+        """The logs of the last run have been opened: those that are not here from now on are new, but for these."""
         for directory in self.online:
             try:
+                for name in directory.files.gone - set(filter(given_up.__contains__, directory.files.gone)):
+                    directory.files.forget(name)
                 begin_points(directory.files)
             except OSError as error:
                 directory.writer.report(error)

@@ -41,7 +41,6 @@ from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Copying", "HostedPartitions", "HostedServices", "Placements"]
 
-_UUID_BYTES = 16
 _LOOKED_AT_A_PAUSE = 500
 
 log = logging.getLogger(__name__)
@@ -323,6 +322,7 @@ class HostedPartitions:
     def deleting(self, topic: str) -> Generator[None, None, None]:
         """Forget the partitions of a deleted topic and let their files go; yields after each."""
         self.table.forget_unopened(topic)
+        self.logs.forget_gone(topic)
         for unified in self.table.of_topic(topic):
             self._delete(unified)
             yield
@@ -342,7 +342,7 @@ class HostedPartitions:
         )
         if opened is None:
             if name in self.logs.given_up and not self.placing.give_up(topic.topic_id, name.partition, state):
-                self._services.on_data_lost()
+                services.on_data_lost()
             return
         partition = Partition(
             opened.log,
@@ -415,6 +415,6 @@ class HostedPartitions:
         directory = services.directories.of(unified.partition.directory)
         self.logs.counts[directory.path] -= 1
         try:
-            directory.files.doom_partition(unified.topic_partition, os.urandom(_UUID_BYTES))
+            directory.files.doom_partition(unified.topic_partition, os.urandom(len(unified.topic_id)))
         except OSError as error:
             directory.writer.report(error)

@@ -18,7 +18,7 @@ from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.recovery_report import RecoveryReport
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
-from stratalog.hot.gone_logs import note_lost
+from stratalog.hot.gone_logs import begun, note_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.metadata.image.directory_ids import LOST, UNASSIGNED, is_reserved
@@ -67,13 +67,13 @@ class LogOpening:
         self._unopened: dict[Uuid, None] = {}
         self._lost: dict[Uuid, None] = {}
         """Topics with a log that was not there at the start and could not be begun anew so far."""
-        self.given_up: set[TopicPartition] = set()
+        self.given_up: dict[TopicPartition, Uuid] = {}
         """Replicas that count and whose logs are gone from their directory: the controller is to hear of it."""
 
     def started(self) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on."""
         self._started = True
-        self._directories.begin_points()
+        self._directories.begin_points(self.given_up)
         for directory in self._directories.online:
             directory.writer.begin_together()
         self._recovery.tell()
@@ -138,7 +138,9 @@ class LogOpening:
             return None
         self.counts[directory.path] += 1
         self._preferred.pop(name, None)
-        self.given_up.discard(name)
+        self.given_up.pop(name, None)
+        for one in directories.all:
+            begun(one.files, name)
         self._recovery.add(log_)
         return OpenedLog(log_, directory, led)
 
@@ -167,18 +169,29 @@ class LogOpening:
         """Raise `OSError` if the log lay here and is gone: an empty one in its place would have the others drop what they have."""
         if self._directories.holding(name) is not None:
             return
-        lost_by = None if self._started else self._directories.that_lost(name, placed_in)
-        if lost_by is None and placed_in != LOST and name not in self.given_up:
+        if self.given_up.get(name, topic_id) != topic_id:
+            self.forget_gone(name.topic, name.partition)
+        lost_by = self._directories.that_lost(name, placed_in)
+        if lost_by is None and placed_in != LOST:
             return
         if lost_by is not None:
             note_lost(lost_by.files, name)
         self._lost[topic_id] = None
-        self.given_up.add(name)
-        where = "its directory" if lost_by is None else lost_by.path
+        self.given_up[name] = topic_id
+        where = f"the directory {name}" if lost_by is None else f"{lost_by.path}/{name}"
         raise OSError(
             f"its log is gone from {where}, and is copied again when another replica leads: an empty log in its place would "
-            "have the others drop what they have. If none leads, restore the files, or elect one of the others uncleanly"
+            "have the others drop what they have. If none leads, restore the files, or elect one of the others uncleanly; if the "
+            "logs of all are gone, make this directory by hand, and restart"
         )
+
+    def forget_gone(self, topic: str, number: int | None = None) -> None:
+        """A topic was deleted, or one of its partitions lies on other brokers: its log is not missed here."""
+        for name in [one for one in self.given_up if one.topic == topic and number in {None, one.partition}]:
+            del self.given_up[name]
+            for directory in self._directories.all:
+                if name in directory.files.gone:
+                    directory.files.forget(name)
 
     def _failed(self, name: TopicPartition, topic_id: Uuid, directory: Directory, error: Exception) -> None:
         path = directory.files.partition_path(name)

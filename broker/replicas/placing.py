@@ -68,6 +68,8 @@ class Placing:
         self._image = image
         self._announced: dict[tuple[Uuid, int], Uuid] = {}
         """The directories of replicas that are about to move: the controller knows them before they lie there."""
+        self._untold: set[tuple[Uuid, int]] = set()
+        """Replicas whose logs are gone, where no directory can tell it."""
 
     @property
     def is_told(self) -> bool:
@@ -89,9 +91,11 @@ class Placing:
             self._placements.placed(topic_id, number, directory)
 
     def give_up(self, topic_id: Uuid, partition: int, state: PartitionImage) -> bool:
-        """Report a replica whose log is gone; False if the cluster's metadata have no directories to tell it by."""
+        """Report a replica whose log is gone; False, once, if the cluster's metadata have no directories to tell it by."""
         if self._placements is None or not self.is_told:
-            return False
+            is_known = (topic_id, partition) in self._untold
+            self._untold.add((topic_id, partition))
+            return is_known
         if state.directory_of(self._node_id) == LOST:
             self._placements.gone(topic_id, partition)
         else:

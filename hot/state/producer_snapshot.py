@@ -10,9 +10,10 @@
 The file name is the offset (exclusive) up to which the log was applied. Source: Kafka's ``ProducerStateManager``.
 
 Kafka keeps the last batch of a producer, so that one of its five last batches that comes again after a restart is out of
-order to it: librdkafka gives up then, and Java's producer may write it twice. We write a row for each of the five that is
-young enough to come again, with its own time, and the last one at the end with the time of the producer, which a marker may have
-moved. Kafka takes the last row of a producer, and so reads what it writes.
+order to it: librdkafka gives up then, and Java's producer may write it twice. We write a row for each of the five, with its own
+time, and the last one at the end with the time of the producer, which a marker may have moved. Kafka takes the last row
+of a producer, and so reads what it writes. With more than `ALL_BATCHES_MAX` producers only their last batches are written, as a roll
+waits for the snapshot.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from crc32c import crc32c
 from stratalog.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["BATCHES_KEPT", "BatchMetadata", "ProducerEntry", "snapshot_from_bytes", "snapshot_to_bytes"]
+__all__ = [
+    "ALL_BATCHES_MAX",
+    "BATCHES_KEPT",
+    "BatchMetadata",
+    "ProducerEntry",
+    "snapshot_from_bytes",
+    "snapshot_to_bytes",
+]
 
 BATCHES_KEPT: Final = 5
 """How many of a producer's last batches are recognised when they come again."""
@@ -39,8 +47,8 @@ _CRC_END: Final = 6
 _BATCH: Final = Struct(">iqiq")
 _KEPT_BYTES: Final = BATCHES_KEPT * _BATCH.size
 _SEQUENCES: Final = 1 << 31
-_COMES_AGAIN_MS: Final = 600_000
-"""No client sends a batch again that is so much older than the newest: their time-outs are 2 and 5 minutes unless set."""
+ALL_BATCHES_MAX: Final = 5_000
+"""A snapshot of so many producers has all their batches. It takes some 20 ms, in one step."""
 
 
 class BatchMetadata(NamedTuple):
@@ -108,42 +116,30 @@ class ProducerEntry:
         return -1 if last is None else last.last_offset
 
 
-_NO_BATCH: Final = BatchMetadata(NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
+_NO_BATCH: Final = (NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
 
 
 def snapshot_to_bytes(entries: Iterable[ProducerEntry]) -> bytes:
     """The content of a snapshot file."""
     every = list(entries)
-    since_ms = max((entry.last_timestamp_ms for entry in every), default=0) - _COMES_AGAIN_MS
-    body = bytearray(_HEADER.size)
-    count = 0
+    kept_bytes = _KEPT_BYTES if len(every) <= ALL_BATCHES_MAX else _BATCH.size
+    rows = [bytes(_HEADER.size)]
+    add, pack = rows.append, _ENTRY.pack
     for entry in every:
-        earlier = entry.batches
-        last = earlier[-1] if earlier else _NO_BATCH
-        if last.timestamp_ms == entry.last_timestamp_ms:
-            earlier = earlier[:-1]
-        for batch in earlier:
-            if batch.timestamp_ms >= since_ms:
-                body += _row(entry, batch, batch.timestamp_ms, -1)
-                count += 1
-        body += _row(entry, last, entry.last_timestamp_ms, entry.transaction_first_offset)
-        count += 1
+        producer_id, epoch, coordinator_epoch = entry.producer_id, entry.producer_epoch, entry.coordinator_epoch
+        batches = list(_BATCH.iter_unpack(entry.kept[-kept_bytes:])) or [_NO_BATCH]
+        sequence, offset, delta, timestamp_ms = batches[-1]
+        if timestamp_ms == entry.last_timestamp_ms or kept_bytes == _BATCH.size:
+            del batches[-1]
+        for row in batches if entry.kept else ():
+            add(pack(producer_id, epoch, *row, coordinator_epoch, -1))
+        end = entry.transaction_first_offset
+        add(pack(producer_id, epoch, sequence, offset, delta, entry.last_timestamp_ms, coordinator_epoch, end))
+    body = bytearray().join(rows)
+    count = len(rows) - 1
     _HEADER.pack_into(body, 0, _VERSION, 0, count)
     _HEADER.pack_into(body, 0, _VERSION, crc32c(memoryview(body)[_CRC_END:]), count)
     return bytes(body)
-
-
-def _row(entry: ProducerEntry, batch: BatchMetadata, timestamp_ms: int, transaction_first_offset: int) -> bytes:
-    return _ENTRY.pack(
-        entry.producer_id,
-        entry.producer_epoch,
-        batch.last_sequence,
-        batch.last_offset,
-        batch.offset_delta,
-        timestamp_ms,
-        entry.coordinator_epoch,
-        transaction_first_offset,
-    )
 
 
 def snapshot_from_bytes(data: bytes) -> list[ProducerEntry]:

@@ -1,16 +1,24 @@
-"""Kafka's names of partition directories."""
+"""Kafka's names of partition directories, and those that are found."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from stratalog.wire.errors import Invalid
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["directory_name", "parse_directory_name"]
+__all__ = ["FoundPartition", "directory_name", "parse_directory_name"]
 
 _PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+
+
+class FoundPartition(NamedTuple):
+    """A partition directory. ``topic_id`` is None where the file that names it is missing or unreadable."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid | None
+    path: str
 
 
 def directory_name(topic_partition: TopicPartition) -> str:

@@ -19,7 +19,7 @@ class Hosted:
     def __init__(self):
         self.table = SimpleNamespace(due=DuePartitions())
         self.opened, self.deleted, self.resigned, self.looked_for_joiners = [], [], 0, 0
-        self.fails = False
+        self.fails = self.has_started = False
 
     def following(self, changed):
         for topic_id in changed:
@@ -42,6 +42,9 @@ class Hosted:
     def resigning(self):
         self.resigned += 1
         yield
+
+    def started(self):
+        self.has_started = True
 
     def brokers_changed(self):
         self.looked_for_joiners += 1
@@ -154,6 +157,25 @@ def test_topics_of_a_mounted_bucket_are_not_opened():
         world = World(has_peers=False)
         await world.create("m", 2)
         assert world.hosted.opened == []
+
+    asyncio.run(main())
+
+
+def test_a_start_waits_for_the_logs_that_come_with_the_next_registration():
+    """A log that has lost records ends the registration while others wait: those are not new."""
+
+    async def main():
+        world = World(has_peers=True)
+        await world.create("a", OPENED_FIRST * 2)
+        starting = asyncio.ensure_future(world.following.started())
+        world.following.registration_lost()
+        world.hosted.table.due.clear()
+        await asyncio.sleep(0.05)
+        assert not starting.done()
+        world.following.caught_up_again()
+        await asyncio.wait_for(starting, 5)
+        assert world.hosted.has_started
+        assert len(world.hosted.opened) >= OPENED_FIRST * 2
 
     asyncio.run(main())
 

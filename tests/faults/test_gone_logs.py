@@ -134,3 +134,54 @@ def test_a_log_that_others_have_is_copied_again(gone, whole):
     gone.any.wait_until(lambda: len(gone.state().in_sync_replicas) == len(BROKERS))
     assert gone.log(gone.last).log_end_offset == 1
     assert gone.nodes[gone.state().leader].values("t") == [b"all"]
+
+
+def test_a_log_that_is_gone_beside_one_that_was_cut_does_not_lead(tmp_path):
+    """As a repair of the file system leaves them. The cut one ends the registration while others wait to be opened."""
+    nodes = RunningNodes(tmp_path, {1: "controller", 2: "broker", 3: "broker"})
+    try:
+        nodes.start()
+        names = [f"t{number}" for number in range(4)]
+        for name in names:
+            create_topic(nodes[2].client(), name, partition_count=1, replication_factor=2)
+        nodes[2].wait_until(lambda: all(name in nodes[2].node.image.topics.by_name for name in names))
+
+        def state(seen_by, name):
+            return nodes[seen_by].node.image.topics.by_name[name].partitions[0]
+
+        nodes[2].wait_until(lambda: all(len(state(2, name).in_sync_replicas) == 2 for name in names))
+        cut, *_, lost = sorted(names, key=lambda name: nodes[2].node.image.topics.by_name[name].topic_id)
+        for name in (cut, lost):
+            nodes[state(2, name).leader].produce(name, b"all")
+        nodes[3].stop()
+        nodes[2].wait_until(lambda: all(state(2, name).in_sync_replicas == (2,) for name in names))
+        nodes[2].stop()
+        data = Path(nodes[2].directory, "data")
+        for path in (data / f"{cut}-0").iterdir():
+            if path.name != "partition.metadata":
+                path.unlink()
+        shutil.rmtree(data / f"{lost}-0")
+        nodes.start(3)
+        nodes.start(2)
+        nodes[3].wait_until(lambda: state(3, lost).directory_of(2) == LOST)
+        assert state(3, lost).leader == NO_LEADER
+        assert nodes[3].node.partitions.get(TopicPartition(lost, 0)).log.log_end_offset == 1
+        assert nodes[2].node.partitions.get(TopicPartition(lost, 0)) is None
+    finally:
+        nodes.stop()
+
+
+def test_a_directory_made_by_hand_begins_where_all_logs_are_gone(gone):
+    """No replica has anything any more: the operator says so, and the partition goes on, empty."""
+    stop_all(gone)
+    gone.wipe(whole=False)
+    for one in gone.others():
+        shutil.rmtree(Path(gone.nodes[one].directory, "data", "t-0"))
+    gone.nodes.start(*BROKERS)
+    gone.any.wait_until(lambda: gone.state().directory_of(gone.last) == LOST)
+    assert gone.state().leader == NO_LEADER
+    gone.nodes[gone.last].stop()
+    Path(gone.nodes[gone.last].directory, "data", "t-0").mkdir()
+    gone.nodes.start(gone.last)
+    gone.any.wait_until(lambda: gone.state().leader >= 0)
+    gone.nodes[gone.state().leader].produce("t", b"new")

@@ -11,7 +11,9 @@ import pytest
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.log_opening import LogOpening
 from stratalog.client.admin import delete_topics
-from stratalog.hot.directory import FoundPartition, LogDirectory
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.storage.directory_names import FoundPartition
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -190,26 +192,47 @@ def test_a_replica_that_counts_is_not_begun_anew_for_one_that_is_gone(broker, ca
         config = broker.node.hosted.settings(broker.node.image, "t")
         return opening.open(name, b"n" * 16, config, leader_epoch_max=1, placed_in=placed_in, is_counted_on=counts)
 
+    left = LogDirectory.load(str(data), RealFilesystem())
     broker.start()
     (directory,) = broker.node.directories.all
     mine = directory.directory_id
-    for restarts in range(2):
-        files = LogDirectory.load(directory.path, directory.files.files)
-        directory.files.partitions.pop(name, None)
-        if restarts == 0:
-            directory.files.is_bare, directory.files.recovery_points = whole, {} if whole else {name: 0}
-        else:
-            directory.files.is_bare, directory.files.recovery_points = files.is_bare, files.recovery_points
-        opening = LogOpening(broker.node.directories, broker.node.hosted.table, broker.node.clock, segments_open_max=9)
-        assert broker.run(lambda: open_it(mine)) is None
-        broker.run(opening.started)
-        broker.run(lambda: directory.files.write_recovery_points({}))
-        assert broker.run(lambda: open_it(mine)) is None, "the controller has not heard of it yet"
-        assert broker.run(lambda: open_it(LOST)) is None
-        assert opening.given_up == {name}
+    assert broker.run(lambda: broker.node.directories.that_lost(name, mine)) is None, "it was begun anew: it is alone"
+    directory.files.partitions.pop(name, None)
+    directory.files.is_bare, directory.files.gone = left.is_bare, left.gone
+    opening = LogOpening(broker.node.directories, broker.node.hosted.table, broker.node.clock, segments_open_max=9)
+    assert broker.run(lambda: open_it(mine)) is None
+    broker.run(opening.started)
+    assert broker.run(lambda: open_it(mine)) is None, "the controller has not heard of it yet"
+    assert broker.run(lambda: open_it(LOST)) is None
+    assert opening.given_up == {name: b"n" * 16}
+    broker.run(lambda: directory.files.write_recovery_points({}))
+    assert name in LogDirectory.load(str(data), RealFilesystem()).recovery_points, "the next start knows it, too"
     assert "its log is gone from" in caplog.text
     opened = broker.run(lambda: open_it(LOST, counts=False))
-    assert (opened.led, opening.given_up) == (Led.LOST, set())
+    assert (opened.led, opening.given_up, directory.files.gone) == (Led.LOST, {}, set())
+
+
+def test_a_log_of_a_deleted_topic_is_not_missed(broker):
+    """A topic of its name begins anew, here and after the next start."""
+    (directory,) = broker.node.directories.all
+    hosted, name = broker.node.hosted, TopicPartition("t", 0)
+    opening, config = hosted.logs, hosted.settings(broker.node.image, "t")
+
+    def open_it(topic_id):
+        placed = {"placed_in": directory.directory_id, "is_counted_on": True}
+        return opening.open(name, topic_id, config, leader_epoch_max=1, **placed)
+
+    directory.files.gone = {name}
+    assert broker.run(lambda: open_it(b"1" * 16)) is None
+    assert broker.run(lambda: open_it(b"2" * 16)) is not None, "a topic of this name was made while its broker was away"
+    broker.run(lambda: opening.forget_gone("t"))
+    assert opening.given_up == {}
+    gone = TopicPartition("gone", 0)
+    directory.files.gone, opening.given_up = {gone}, {gone: b"3" * 16}
+    directory.files.recovery_points[gone] = 0
+    broker.run(lambda: list(hosted.deleting("gone")))
+    assert (opening.given_up, directory.files.gone) == ({}, set())
+    assert gone not in directory.files.recovery_points
 
 
 def test_a_log_that_was_never_begun_is_new(broker):

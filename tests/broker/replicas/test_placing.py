@@ -158,3 +158,4 @@ def test_a_replica_whose_log_is_gone_is_reported_as_lost(level, directory, told)
     bench = Bench(level)
     assert bench.placing.give_up(ID, 0, state((1,), 1, directory)) is (level == 20)
     assert bench.told.places.get((ID, 0)) == told
+    assert bench.placing.give_up(ID, 0, state((1,), 1, directory)), "once"

@@ -44,21 +44,32 @@ def test_producers_survive_a_snapshot(pairs):
     assert snapshot_from_bytes(snapshot_to_bytes(made)) == made
 
 
-def test_the_batches_that_may_come_again_are_kept():
-    """The last row of a producer is all that Kafka takes, and has the open transaction; older ones are no more than ten minutes old."""
+def test_a_snapshot_has_all_batches_of_a_producer_and_kafka_takes_the_last():
+    """The times of their records do not matter: an hour apart, or going back. The last row has the open transaction and the producer's time."""
     made = ProducerEntry(5, 3, 2, 1_000_000, 17)
-    for number, timestamp_ms in enumerate([399_999, 400_000, 400_001, 500_000, 1_000_000]):
+    for number, timestamp_ms in enumerate([3_600_000, 7_200_000, 4, 10_800_000, 1_000_000]):
         made.remember(number, 10 + number, 0, timestamp_ms)
-    idle = ProducerEntry(6, 3, 2, 1, -1)
-    idle.remember(0, 1, 0, 0)
-    idle.remember(1, 2, 0, 1)
-    data = snapshot_to_bytes([made, idle])
+    other = ProducerEntry(6, 3, 2, 2**40, -1)
+    other.remember(0, 1, 0, 0)
+    nothing = ProducerEntry(7)
+    data = snapshot_to_bytes([made, other, nothing])
     rows = [data[position : position + 46] for position in range(10, len(data), 46)]
-    assert [int.from_bytes(row[-8:], signed=True) for row in rows] == [-1, -1, -1, 17, -1]
-    assert list({row[:8]: row for row in rows}.values()) == rows[3:], "as Kafka reads it"
-    young, last = snapshot_from_bytes(data)
-    assert (young.batches, last.batches) == (made.batches[1:], idle.batches[1:])
-    assert (young.transaction_first_offset, young.last_timestamp_ms) == (17, 1_000_000)
+    assert [int.from_bytes(row[-8:], signed=True) for row in rows] == [-1, -1, -1, -1, 17, -1, -1, -1]
+    assert list({row[:8]: row for row in rows}.values()) == [rows[4], rows[6], rows[7]], "as Kafka reads it"
+    assert snapshot_from_bytes(data) == [made, other, nothing]
+
+
+def test_the_last_batch_of_many_producers_is_kept(monkeypatch):
+    """A roll waits for the snapshot."""
+    monkeypatch.setattr("stratalog.hot.state.producer_snapshot.ALL_BATCHES_MAX", 1)
+    made = [ProducerEntry(number, 0, -1, 9, -1) for number in (1, 2)]
+    for one in made:
+        for sequence in range(3):
+            one.remember(sequence, sequence, 0, 7)
+    data = snapshot_to_bytes(made)
+    assert len(data) == 10 + 2 * 46
+    assert [one.last_sequence for one in snapshot_from_bytes(data)] == [2, 2]
+    assert len(snapshot_from_bytes(snapshot_to_bytes(made[:1]))[0].batches) == 3
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(0, 9))
