@@ -154,12 +154,15 @@ def snapshot_from_bytes(data: bytes) -> list[ProducerEntry]:
     if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
         raise Corrupt(f"a producer snapshot of {len(data)} bytes cannot hold {count} producers")
     entries: list[ProducerEntry] = []
+    entry, newest_offset = None, -1
     for fields in _ENTRY.iter_unpack(memoryview(data)[_HEADER.size :]):
         producer_id, epoch, sequence, last_offset, delta, timestamp_ms, coordinator_epoch, first_offset = fields
-        entry = ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms, first_offset)
-        if entries and (entries[-1].producer_id, entries[-1].producer_epoch) == (producer_id, epoch):
-            entry.kept = entries.pop().kept
-        if last_offset > entry.last_offset:
+        if entry is None or entry.producer_id != producer_id or entry.producer_epoch != epoch:
+            entry, newest_offset = ProducerEntry(producer_id, epoch), -1
+            entries.append(entry)
+        entry.coordinator_epoch, entry.last_timestamp_ms = coordinator_epoch, timestamp_ms
+        entry.transaction_first_offset = first_offset
+        if last_offset > newest_offset:
             entry.remember(sequence, last_offset, delta, timestamp_ms)
-        entries.append(entry)
+            newest_offset = last_offset
     return entries
