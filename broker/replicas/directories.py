@@ -176,11 +176,11 @@ class Directories:
                 return directory
         return None
 
-    def begin_points(self, given_up: Container[TopicPartition]) -> None:
-        """The logs of the last run have been opened: those that are not here from now on are new, but for these."""
+    def begin_points(self, is_placed_here: Callable[[TopicPartition], bool]) -> None:
+        """The logs of the last run have been looked at: those that are not here from now on are new, but for these."""
         for directory in self.online:
             try:
-                for name in directory.files.gone - set(filter(given_up.__contains__, directory.files.gone)):
+                for name in [one for one in directory.files.gone if not is_placed_here(one)]:
                     directory.files.forget(name)
                 begin_points(directory.files)
             except OSError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 from stratalog.broker.replicas.directories import Directories, Directory
@@ -70,10 +71,10 @@ class LogOpening:
         self.given_up: dict[TopicPartition, Uuid] = {}
         """Replicas that count and whose logs are gone from their directory: the controller is to hear of it."""
 
-    def started(self) -> None:
+    def started(self, is_placed_here: Callable[[TopicPartition], bool]) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on."""
         self._started = True
-        self._directories.begin_points(self.given_up)
+        self._directories.begin_points(is_placed_here)
         for directory in self._directories.online:
             directory.writer.begin_together()
         self._recovery.tell()
@@ -186,7 +187,7 @@ class LogOpening:
         )
 
     def forget_gone(self, topic: str, number: int | None = None) -> None:
-        """A topic was deleted, or one of its partitions lies on other brokers: its log is not missed here."""
+        """A topic was deleted, or another one of its name has this partition: its logs are not missed here."""
         for name in [one for one in self.given_up if one.topic == topic and number in {None, one.partition}]:
             del self.given_up[name]
             for directory in self._directories.all:

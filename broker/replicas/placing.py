@@ -23,7 +23,7 @@ from stratalog.metadata.image.directory_ids import LOST
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage
-from stratalog.wire.topic import Uuid
+from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Placements", "Placing", "is_counted_on", "is_given_up"]
 
@@ -133,6 +133,12 @@ class Placing:
         """The partition in the image of now; None if it is not there."""
         topic = self._image().topics.by_id.get(unified.topic_id)
         return None if topic is None else topic.partitions.get(unified.topic_partition.partition)
+
+    def is_placed_here(self, name: TopicPartition) -> bool:
+        """Whether the image of now has a replica of this partition on this broker."""
+        topic = self._image().topics.by_name.get(name.topic)
+        state = None if topic is None else topic.partitions.get(name.partition)
+        return state is not None and self._node_id in state.replicas
 
     def gone(self, unified: UnifiedLog) -> None:
         """The replica is not here any more."""

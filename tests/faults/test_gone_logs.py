@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.client.admin import create_topic
+from stratalog.client.admin import create_topic, delete_topics
 from stratalog.metadata.image.directory_ids import LOST
 from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.messages.elect_leaders import ElectLeadersRequest
@@ -185,3 +185,22 @@ def test_a_directory_made_by_hand_begins_where_all_logs_are_gone(gone):
     gone.nodes.start(gone.last)
     gone.any.wait_until(lambda: gone.state().leader >= 0)
     gone.nodes[gone.state().leader].produce("t", b"new")
+
+
+def test_a_topic_that_is_made_again_misses_no_log(gone):
+    """All replicas of the former one were gone, and its topic was deleted; a restart changes nothing."""
+    stop_all(gone)
+    for one in BROKERS:
+        shutil.rmtree(Path(gone.nodes[one].directory, "data", "t-0"))
+    gone.nodes.start(*BROKERS)
+    gone.any.wait_until(lambda: gone.state().directory_of(gone.last) == LOST)
+    delete_topics(gone.any.client(), ["t"])
+    gone.any.wait_until(lambda: "t" not in gone.any.node.image.topics.by_name)
+    create_topic(gone.any.client(), "t", partition_count=1, replication_factor=len(BROKERS))
+    gone.any.wait_until(lambda: "t" in gone.any.node.image.topics.by_name)
+    gone.any.wait_until(lambda: len(gone.state().in_sync_replicas) == len(BROKERS))
+    gone.nodes[gone.state().leader].produce("t", b"again")
+    gone.nodes[gone.last].stop()
+    gone.nodes.start(gone.last)
+    gone.any.wait_until(lambda: len(gone.state().in_sync_replicas) == len(BROKERS))
+    assert gone.nodes[gone.state().leader].values("t") == [b"again"]

@@ -201,7 +201,7 @@ def test_a_replica_that_counts_is_not_begun_anew_for_one_that_is_gone(broker, ca
     directory.files.is_bare, directory.files.gone = left.is_bare, left.gone
     opening = LogOpening(broker.node.directories, broker.node.hosted.table, broker.node.clock, segments_open_max=9)
     assert broker.run(lambda: open_it(mine)) is None
-    broker.run(opening.started)
+    broker.run(lambda: opening.started(lambda one: one == name))
     assert broker.run(lambda: open_it(mine)) is None, "the controller has not heard of it yet"
     assert broker.run(lambda: open_it(LOST)) is None
     assert opening.given_up == {name: b"n" * 16}
@@ -210,6 +210,18 @@ def test_a_replica_that_counts_is_not_begun_anew_for_one_that_is_gone(broker, ca
     assert "its log is gone from" in caplog.text
     opened = broker.run(lambda: open_it(LOST, counts=False))
     assert (opened.led, opening.given_up, directory.files.gone) == (Led.LOST, {}, set())
+
+
+def test_a_start_forgets_logs_that_lie_on_other_brokers_and_no_others(broker):
+    """One that could not be looked at so far, as its opening failed, is still gone when it can."""
+    (directory,) = broker.node.directories.all
+    broker.create("t")
+    here, elsewhere = TopicPartition("t", 0), TopicPartition("u", 0)
+    directory.files.gone = {here, elsewhere}
+    directory.files.recovery_points |= dict.fromkeys(directory.files.gone, 0)
+    broker.run(broker.node.hosted.started)
+    assert directory.files.gone == {here}
+    assert elsewhere not in directory.files.recovery_points
 
 
 def test_a_log_of_a_deleted_topic_is_not_missed(broker):

@@ -159,3 +159,12 @@ def test_a_replica_whose_log_is_gone_is_reported_as_lost(level, directory, told)
     assert bench.placing.give_up(ID, 0, state((1,), 1, directory)) is (level == 20)
     assert bench.told.places.get((ID, 0)) == told
     assert bench.placing.give_up(ID, 0, state((1,), 1, directory)), "once"
+
+
+def test_a_partition_is_placed_here_if_the_image_has_a_replica_of_it_on_this_broker():
+    """No log is missed of a topic that the image does not have, or of a partition that others have."""
+    bench = Bench()
+    others = replace(state((2,), 2), replicas=(2, 3))
+    bench.image.topics = SimpleNamespace(by_name={"t": SimpleNamespace(partitions={0: state((2,), 2), 1: others})})
+    names = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("u", 0)]
+    assert [bench.placing.is_placed_here(one) for one in names] == [True, False, False, False]
