@@ -6,8 +6,9 @@ loop and the figures are those of the process.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.broker.api.controller_apis import CONTROLLER_APIS
 from stratalog.broker.api.controller_view import ControllerView

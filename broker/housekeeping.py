@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.archive.group_copies import LOOK_SECONDS, GroupCopies
 from stratalog.broker.archive.tiering import Tiering
@@ -40,8 +41,7 @@ PAUSE_SECONDS_MIN: Final = 0.1
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HousekeepingServices:
+class HousekeepingServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that its timers look after; ``metadata`` is its replica of the metadata log."""
 
     config: BrokerConfig

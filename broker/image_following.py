@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.runtime.slices import Awaited, Slices, Steps
@@ -39,8 +40,7 @@ _PAUSE_SECONDS: Final = 0.025
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowingServices:
+class FollowingServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that follow images."""
 
     node_id: int

@@ -8,8 +8,9 @@ voter, as Kafka's documentation has it (``format --standalone``), and if it has 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.settings.listeners import SecurityProtocol

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from stratalog.broker.runtime.clock import Clock
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LinkMaking"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkMaking:
+class LinkMaking(Struct, frozen=True, kw_only=True):
     """The makings of links."""
 
     node_id: int

@@ -7,8 +7,9 @@ and those who use them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.forwarding.forwarder import Forwarder
 from stratalog.broker.lifecycle.controller_channel import ControllerChannel
@@ -30,8 +31,7 @@ _REPORT_MS: Final = 30_000
 """One report of directories waits so long for its answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MembershipServices:
+class MembershipServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that its membership uses."""
 
     roles: ClusterRoles

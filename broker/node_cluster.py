@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.control.producer_ids import ProducerIds
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["BrokerHalf", "BrokerState", "NodeCluster"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerHalf:
+class BrokerHalf(Struct, frozen=True, kw_only=True):
     """The things that a cluster needs of a broker."""
 
     node_id: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.quorum.metadata_log import first_records
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["NodeQuorum", "QuorumServices", "open_node_quorum"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumServices:
+class QuorumServices(Struct, frozen=True, kw_only=True):
     """The parts of a node that its replica of the metadata log uses."""
 
     config: BrokerConfig
@@ -43,8 +43,7 @@ class QuorumServices:
     """Called when the node has to end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeQuorum:
+class NodeQuorum(Struct, frozen=True, kw_only=True):
     """The replica, and what goes with it."""
 
     quorum: Quorum

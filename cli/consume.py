@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import click
+from msgspec import Struct, field
 
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.cli.command import broker_options, command
@@ -120,8 +120,7 @@ def _print(reader: _Reader, show: RecordText, count: int | None) -> int:
     return taken
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Positions in some partitions, and optionally where each ends."""
 
     client: Client

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
+from msgspec import Struct
 
 from stratalog.broker.control.control_plane import new_topic_id
 from stratalog.broker.local_cluster.child_process import serve_command
@@ -33,8 +33,7 @@ CONTROLLERS_ABOVE: Final = 10_000
 """The port of a controller is that of its clients plus this, where that is free: 19092."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """The options of the command."""
 
     assignments: tuple[str, ...] = ()

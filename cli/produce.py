@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 import click
+from msgspec import Struct
 
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.cli.command import broker_options, command
@@ -31,8 +31,7 @@ stratalog consume orders --exit --json | stratalog produce copies --input json -
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineReader:
+class LineReader(Struct, frozen=True, kw_only=True):
     """How one line of text becomes a record."""
 
     key: bytes | None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.cli.bucket import Progress, bucket_options, open_bucket

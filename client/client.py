@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from msgspec import Struct, field
 
 from stratalog.client.link import BrokerAway, BrokerLink, BrokerTimeout, BrokerUnavailable, check, code_words
 from stratalog.wire.address import parse_address
@@ -61,8 +62,7 @@ EARLIEST_OFFSET: Final = -2
 _MISSING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """One partition as Metadata tells it; leader -1 when there is none."""
 
     partition: int
@@ -76,8 +76,7 @@ class Partition:
     """Replicas that may lead although they are not in sync (KIP-966); None where Metadata alone was asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """One topic as Metadata tells it."""
 
     name: str
@@ -106,8 +105,7 @@ class ListedOffset(NamedTuple):
     leader_epoch: int
 
 
-@dataclass(slots=True)
-class Client:
+class Client(Struct):
     """A cluster, reached through any one of its brokers. Connections open on first use.
 
     `bootstrap` is ``HOST:PORT``, or several separated by commas; the first that answers is used.

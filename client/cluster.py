@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from stratalog.client.client import Client
 from stratalog.client.link import check
@@ -27,8 +28,7 @@ class Broker(NamedTuple):
     is_fenced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """The registered brokers of a cluster by id, and its active controller, -1 without one."""
 
     cluster_id: str

@@ -6,9 +6,10 @@ Every refusal is a `KafkaError`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.client.client import Client, by_topic
 from stratalog.client.coordinators import at_coordinator, while_coordinators_move
@@ -56,8 +57,7 @@ class GroupName(NamedTuple):
     protocol_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(Struct, frozen=True):
     """A member and what it reads; ``epoch`` is None for members of classic groups."""
 
     member_id: str
@@ -68,8 +68,7 @@ class GroupMember:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(Struct, frozen=True):
     """A group with its members. ``assignor`` is what gives them their partitions."""
 
     group_id: str

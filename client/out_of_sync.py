@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.client.client import Topic
 from stratalog.client.reassignments import Reassignment
@@ -42,8 +43,7 @@ class OutOfSync(NamedTuple):
     """The answer of its broker, in words, where that is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterState:
+class ClusterState(Struct, frozen=True):
     """A cluster as brokers tell it: topics, registered and fenced brokers, and the reassignments that run."""
 
     topics: Sequence[Topic]

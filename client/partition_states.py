@@ -6,9 +6,10 @@ DescribeTopicPartitions tells the eligible ones (KIP-966); before Kafka 3.7 no b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.client.admin import describe_topic_configs
 from stratalog.client.client import Client, Partition, Topic

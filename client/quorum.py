@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from stratalog.client.client import RETRY_PAUSE_SECONDS, BrokerAway, Client
 from stratalog.client.link import check, code_words
@@ -48,8 +49,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumReplica:
+class QuorumReplica(Struct, frozen=True):
     """A voter or observer of the metadata log as the leader knows it; times are ms since 1970, -1 where not known."""
 
     node_id: int
@@ -60,8 +60,7 @@ class QuorumReplica:
     caught_up_at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Quorum:
+class Quorum(Struct, frozen=True):
     """The metadata quorum as its leader describes it."""
 
     leader_id: int

@@ -7,9 +7,10 @@ batch each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import heapify, heappop
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.client.client import LEADERSHIP_MOVES, Client, by_topic
 from stratalog.client.link import check, code_words
@@ -51,8 +52,7 @@ class Delivered(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(slots=True)
-class Producer:
+class Producer(Struct):
     """Sends records to one topic, waiting for each answer; not idempotent, so it never sends twice."""
 
     client: Client

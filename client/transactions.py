@@ -6,9 +6,10 @@ Every refusal is a `KafkaError`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from stratalog.client.client import Client
 from stratalog.client.coordinators import TRANSACTION, at_coordinator, while_coordinators_move
@@ -44,8 +45,7 @@ class ListedTransaction(NamedTuple):
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionDescription:
+class TransactionDescription(Struct, frozen=True):
     """A transactional id. ``start_ms`` is None unless a transaction has begun."""
 
     transactional_id: str

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = ["LONG_MAX", "LogConfig"]
 
@@ -14,8 +15,7 @@ LONG_MAX: Final = (1 << 63) - 1
 _DAY_MS: Final = 86_400_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LogConfig(Struct, frozen=True, kw_only=True):
     """One topic's log settings. Sizes are bytes, times milliseconds; -1 is "no limit" where Kafka says so."""
 
     segment_bytes: int = 1 << 30

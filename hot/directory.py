@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from stratalog.hot.checkpoint_draft import CheckpointChanges
 from stratalog.hot.config import LogConfig
@@ -74,8 +75,7 @@ def _one_by_one(tickets: Sequence[SyncTicket]) -> None:
         ticket.run()
 
 
-@dataclass(slots=True)
-class LogDirectory:
+class LogDirectory(Struct):
     """The state of one log directory, read once when the broker starts."""
 
     path: str

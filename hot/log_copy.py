@@ -12,10 +12,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from stratalog.hot.log.moving import CopyView
 from stratalog.hot.recovery.snapshots import SNAPSHOT
@@ -40,8 +40,7 @@ class SourceFailed(Exception):
         self.error = error
 
 
-@dataclass(slots=True)
-class _Copied:
+class _Copied(Struct):
     """The part of a segment that is in the copy."""
 
     segment: Segment

@@ -15,8 +15,9 @@ The high watermark stands still while fewer replicas are in sync than ``min.insy
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -29,8 +30,7 @@ _NOT_CARRIED_OUT: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPE
 """Codes of the controller for a change that it refused for good. After any other code it may have granted it."""
 
 
-@dataclass(slots=True)
-class FollowerState:
+class FollowerState(Struct):
     """One follower, as the leader knows it."""
 
     log_end_offset: int = -1

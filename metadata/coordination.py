@@ -10,8 +10,9 @@ drops the shard and loads it anew from the log, so what was never committed is n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.schema import Message
@@ -42,8 +43,7 @@ class Producer(NamedTuple):
     producer_epoch: int
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(Struct):
     """Answer the request that ``token`` stands for: with a message, or with an error.
 
     ``durable``: the answer tells of state that an earlier :class:`Write` may not have committed yet; it leaves when
@@ -55,8 +55,7 @@ class Reply:
     durable: bool = False
 
 
-@dataclass(slots=True)
-class Write:
+class Write(Struct):
     """Append records, all in one batch, and send the answers when they are committed.
 
     With ``producer`` the batch is part of that producer's transaction. ``on_committed`` are events that the shard wants

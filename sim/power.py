@@ -11,9 +11,10 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from sim.actors.admin import Admin
 from sim.actors.link import LinkLost

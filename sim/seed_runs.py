@@ -9,10 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from typing import Any, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 __all__ = ["Outcome", "Simulation"]
 
@@ -34,8 +35,7 @@ class Outcome(Protocol):
 Ended = TypeVar("Ended", bound=Outcome)
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation(Generic[Ended]):
+class Simulation(Struct, Generic[Ended], frozen=True):
     """A simulation that is run as ``python -m <module> SEED | FIRST-LAST``, by ``<target> SEED=n``."""
 
     module: str

@@ -12,10 +12,11 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from sim.actors.admin import Admin
 from sim.actors.faults import Faults
@@ -48,8 +49,7 @@ _STEPS_MAX: Final = 40_000
 _QUIET_SECONDS: Final = 90.0
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """How a run ended: ``problem`` is None if nothing was wrong."""
 
     seed: int

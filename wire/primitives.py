@@ -7,10 +7,11 @@ Every number is big-endian. An unsigned varint holds seven bits a byte, lowest f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct as Packer
 from typing import Annotated, Any, Final
+
+import msgspec
 
 from stratalog.wire.errors import Invalid
 from stratalog.wire.parts import FileSlice, Part
@@ -51,8 +52,7 @@ class EncodeError(Invalid):
     """An object that its message version cannot carry: a missing value, a wrong type, a number out of range."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(msgspec.Struct, frozen=True):
     """How one value that is no list and no struct stands on the wire.
 
     ``code`` is its :mod:`struct` format character, or empty when the length varies. ``default`` is what Kafka

@@ -5,8 +5,9 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from stratalog.wire.primitives import BLOB, TEXT, Scalar
 
@@ -18,15 +19,13 @@ ANY_VERSION: Final = 32767
 _UNSET: Final = object()
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Struct, frozen=True):
     """A list whose elements are all of one type."""
 
     element: Scalar | Nested
 
 
-@dataclass(frozen=True, slots=True)
-class Nested:
+class Nested(Struct, frozen=True):
     """A struct inside a message."""
 
     cls: type[Any]
@@ -35,8 +34,7 @@ class Nested:
 FieldType = Scalar | ListOf | Nested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class Declared(Struct, frozen=True, kw_only=True):
     """The right-hand side of a field in a declaration, before its annotation is known."""
 
     default: object = _UNSET
@@ -50,8 +48,7 @@ class Declared:
     presence: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldSpec:
+class FieldSpec(Struct, frozen=True, kw_only=True):
     """One field of a struct over all versions.
 
     ``required``: the constructor has no default for it. ``tag`` counts from version ``tagged_since``; before that

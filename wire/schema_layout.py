@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from stratalog.wire.primitives import Scalar
 from stratalog.wire.schema_fields import FieldSpec, ListOf, Nested
@@ -11,8 +12,7 @@ from stratalog.wire.schema_fields import FieldSpec, ListOf, Nested
 __all__ = ["Slot", "StructLayout", "struct_layout"]
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One field as a version carries it.
 
     ``scalar`` is its type or that of its elements, ``layout`` the layout if that is a struct (one of the two is
@@ -48,8 +48,7 @@ class Slot:
         return 2 if self.scalar is not None and self.scalar.name == "string" else 4
 
 
-@dataclass(frozen=True, slots=True)
-class StructLayout:
+class StructLayout(Struct, frozen=True):
     """One struct in one version. ``slots`` stand in line, ``tagged`` in the tag section, ``absent`` nowhere."""
 
     cls: type[Any]

@@ -6,7 +6,7 @@ when the change is on disk in the metadata log and in force on this broker. It i
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.broker.api.incremental_alter_configs import alteration_refusal, outcome
 from stratalog.broker.api.metadata_view import Context

@@ -7,8 +7,9 @@ decides, and that it cannot refuse settings of brokers other than itself.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from stratalog.broker.api import (
     add_raft_voter,

@@ -13,8 +13,9 @@ another one is elected. Before the first it answers LEADER_NOT_AVAILABLE, where 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.broker.api import broker_view, controller_view, metadata_view
 from stratalog.broker.api.metadata import some_node

@@ -8,8 +8,9 @@ are null. Version 3 adds types and documentation (KIP-569).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from stratalog.broker.api.metadata_view import Context
 from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType

@@ -7,7 +7,7 @@ other brokers, and forwards the rest. A controller takes the settings of any reg
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.broker.api.describe_configs import ALTERED, ALTERED_LOGGERS, check_broker_name
 from stratalog.broker.api.metadata_view import Context

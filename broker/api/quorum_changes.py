@@ -5,8 +5,9 @@ A node that is a cluster by itself does not serve them: there is no other one th
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from stratalog.broker.api import add_raft_voter, remove_raft_voter
 from stratalog.broker.requests.dispatch import Api

@@ -13,8 +13,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.broker.archive.known_bucket import KnownBucket, read_known_bucket, write_known_bucket
 from stratalog.broker.workers.io_worker import WRITES, Submit
@@ -39,8 +41,7 @@ log = logging.getLogger(__name__)
 Answered = Callable[[commands.Report], None]
 
 
-@dataclass(frozen=True, slots=True)
-class GatePorts:
+class GatePorts(Struct, frozen=True):
     """The broker's ports for the gate. ``incarnation`` is below 0 for a cluster that writes nothing to the bucket.
 
     ``second_timeline`` is called with a sentence when the bucket shows a start that this directory does not know.

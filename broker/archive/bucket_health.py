@@ -13,8 +13,9 @@ doubles up to the longest pause, until all is calm for a while.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.broker.workers.io_worker import Executed
 from stratalog.tier.messages import commands
@@ -79,8 +80,7 @@ class BucketHealth:
         return BucketState("unused" if self.answered_ms is None else "ok", None, self.last_error)
 
 
-@dataclass(frozen=True, slots=True)
-class ResumptionPorts:
+class ResumptionPorts(Struct, frozen=True):
     """The ports that the archive side of a broker hands in.
 
     ``is_failing`` is whether the last request to the bucket failed. ``submit`` takes the question ``command()`` past the

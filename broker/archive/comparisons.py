@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from stratalog.broker.archive.bucket_gate import BucketGate
 from stratalog.broker.archive.checkpoints import ArchiveCheckpoints
@@ -32,8 +33,7 @@ __all__ = ["ComparisonPorts", "Comparisons"]
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonPorts:
+class ComparisonPorts(Struct, frozen=True):
     """The ports that the archive side of a broker hands in.
 
     ``archives`` are those of all partitions that are led. ``renew`` replaces a partition's archive by one that claims under

@@ -13,8 +13,9 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from stratalog.broker.workers.io_worker import Submit
 from stratalog.hot.storage.checkpoint import DELETED_ARCHIVES, write_durably
@@ -46,8 +47,7 @@ _WRITTEN_AFTER_SECONDS: Final = 1.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedArchive:
+class DeletedArchive(Struct, frozen=True):
     """One partition of a deleted topic, and the claim under which it is removed: above that of its last leader."""
 
     partition: PartitionId
@@ -58,8 +58,7 @@ class DeletedArchive:
     """Whether there may be no archive: none was known, or another broker has removed it. Then nothing is claimed."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionPorts:
+class DeletionPorts(Struct, frozen=True):
     """How to reach the bucket, the clock and the disk. ``read_only``: the archives are removed by those who write them."""
 
     submit: Submit

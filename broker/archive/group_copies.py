@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.settings.config import BrokerConfig
@@ -37,8 +38,7 @@ _UNDER_WAY_MAX: Final = 8
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCopyServices:
+class GroupCopyServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that copies of groups need. ``config`` and ``image`` are as they are now.
 
     ``shards`` are the shards of groups that take events now.

@@ -7,8 +7,9 @@ some seconds and says where to go on, so that no work runs on when the caller ha
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from stratalog.broker.cold.chunk_files import ChunkFiles
 from stratalog.broker.cold.reader import RemotePartition
@@ -23,16 +24,14 @@ _POLL_S: Final = 0.02
 CALL_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HydrationReader:
+class HydrationReader(Struct, frozen=True, eq=False):
     """The reader of a hydration, with a budget of its own, as one client."""
 
     principal: str = "User:ANONYMOUS"
     client_id: str = "tier-hydrate"
 
 
-@dataclass(slots=True)
-class Hydrated:
+class Hydrated(Struct):
     """Progress: ``[start, next_offset)`` is cached and held; ``done`` at the end of the range or of the archive."""
 
     start: int

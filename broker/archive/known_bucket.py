@@ -7,8 +7,10 @@ or a note in the bucket under any other start of this broker was made by a timel
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.hot.storage.checkpoint import KNOWN_BUCKET, write_durably
 from stratalog.hot.storage.filesystem import Filesystem
@@ -19,8 +21,7 @@ STARTS_MAX: Final = 256
 """Remembered starts at most. An older claim is compared like one of another timeline, which costs a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownBucket:
+class KnownBucket(Struct, frozen=True):
     """``bucket_id`` is empty as long as no bucket was seen; ``since_ms`` is when starts were first noted, -1 for never."""
 
     bucket_id: str = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
+
+from msgspec import Struct, to_builtins
 
 from stratalog.broker.archive.partition_archive import Archive
 from stratalog.broker.archive.retention import planned_log_start
@@ -27,8 +28,7 @@ _STATES: Final = {
 """States of an archive without uploads."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedStep:
+class PlannedStep(Struct, frozen=True):
     """One step: ``upload``, ``wait`` (an upload that is not due), ``evict`` (local files), ``delete`` (from the
     archive into its trash), ``trash`` (what lies there and goes once its grace is over).
 
@@ -47,7 +47,7 @@ class PlannedStep:
 
     def fields(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self)
+        return cast("dict[str, Any]", to_builtins(self))
 
 
 def planned_steps(unified: UnifiedLog, archive: Archive, state: str, now_ms: int) -> list[PlannedStep]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.archive.archived_ends import end_archived, open_below
 from stratalog.broker.archive.log_start import tell_log_start
@@ -38,8 +39,7 @@ _REASON: Final = "its archive is being compared with its local log"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TimelinePorts:
+class TimelinePorts(Struct, frozen=True):
     """The ports of a comparison where the log's directory went back in time, or may have.
 
     ``made`` are the claims of the directory. ``raise_epoch`` has the controller raise the leader epoch above one, and then

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.archive.retention import retained_bytes
 from stratalog.broker.cold.reader import RemotePartition
@@ -37,8 +38,7 @@ and less often, up to once in so many intervals.
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RemovalSettings:
+class RemovalSettings(Struct, frozen=True):
     """The settings that removals obey; each may change while the broker runs."""
 
     grace_ms: Callable[[], int] = lambda: 86_400_000
@@ -51,8 +51,7 @@ class RemovalSettings:
         return KeptHistory(self.history_copies_min(), self.grace_ms())
 
 
-@dataclass(frozen=True, slots=True)
-class RemovalPorts:
+class RemovalPorts(Struct, frozen=True):
     """The leadership's ports: how to send, to want the claim, to end with a
     report, to begin anew, to make a start durable.
     """

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -23,8 +24,7 @@ _RETRY_SECONDS: Final = 1.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerPorts:
+class ControllerPorts(Struct, frozen=True):
     """Commands of the controller, each raises `KafkaError`; and whether it cannot have ended the broker's session.
 
     ``raise_epoch`` takes a topic id, a partition, and the leader epoch that the new one has to exceed.
@@ -36,8 +36,7 @@ class ControllerPorts:
     in_contact: Callable[[], bool] = lambda: True
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionPorts:
+class TransactionPorts(Struct, frozen=True):
     """Actions of the transaction coordinator, whose log went back, too.
 
     ``retire_producers`` takes each transactional id from its producer. ``judge`` ends the transactions of a log that their

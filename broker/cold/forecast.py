@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from stratalog.broker.cold.stream import RemoteStream
 from stratalog.tier.manifests.view import RemoteSegment
 from stratalog.tier.objects.chunk_table import ChunkTable
@@ -28,8 +30,7 @@ TableOf = Callable[[RemoteSegment], ChunkTable]
 _READER: Final = "forecast"
 
 
-@dataclass(slots=True)
-class FetchForecast:
+class FetchForecast(Struct):
     """The offsets ``[start, end)`` that a reader gets, ``delivered_bytes`` of them, and what that costs in requests.
 
     ``chunk_gets`` bring ``chunk_bytes``, including ``ahead_bytes`` that lie behind ``end``; ``tail_gets`` bring chunk

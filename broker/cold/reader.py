@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from stratalog.broker.cold.chunk_files import ChunkFiles
 from stratalog.broker.cold.chunk_slices import ChunkSlices
@@ -45,8 +46,7 @@ _ABORTED_KEPT: Final = 1024
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class RemoteSlices:
+class RemoteSlices(Struct):
     """Whole batches from cached chunks."""
 
     parts: Sequence[FileSlice]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from stratalog.tier.reading.remote_log import GROUP_COUNT, ChunkRef, FetchPlan, RemoteLog
 from stratalog.wire.topic import Uuid
@@ -11,8 +12,7 @@ from stratalog.wire.topic import Uuid
 __all__ = ["RemoteStream"]
 
 
-@dataclass(slots=True)
-class RemoteStream:
+class RemoteStream(Struct):
     """Where a reader goes on, when it was last here, and the chunks that are pinned for it.
 
     All chunks up to ``asked_offset`` were asked for ahead of it. ``planned`` is from which GET on how many bytes ahead

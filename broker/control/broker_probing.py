@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from stratalog.broker.peers.dialer import Dialer
 from stratalog.broker.runtime.clock import Clock
@@ -35,8 +36,7 @@ class HeartbeatSource(Protocol):
         """Whether it has ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbingServices:
+class ProbingServices(Struct, frozen=True, kw_only=True):
     """The parts of a controller that its probes use.
 
     ``brokers`` gives those that are registered; ``gone`` ends the session of a broker and an epoch.

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.control.broker_probing import BrokerProbing, HeartbeatSource, ProbingServices
 from stratalog.broker.control.cluster_index import ClusterIndex
@@ -43,8 +44,7 @@ _CHECKS_A_SESSION: Final = 8
 _REFUSED_MAX: Final = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionServices:
+class SessionServices(Struct, frozen=True, kw_only=True):
     """The parts of a controller that its sessions use; times in milliseconds.
 
     ``next_offset`` gives the offset that the next record of the metadata log gets. A heartbeat that has no turn within

@@ -7,7 +7,8 @@ without a leader is to look at none.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.image.decision import at_once

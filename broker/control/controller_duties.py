@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+
+from msgspec import Struct
 
 from stratalog.broker.control.cluster_index import ClusterIndex
 from stratalog.broker.control.control_plane import ControlPlane
@@ -43,8 +44,7 @@ _UNCLEAN: Final = "unclean elections"
 _ALLOWS_UNCLEAN: Final = "unclean.leader.election.enable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DutySettings:
+class DutySettings(Struct, frozen=True, kw_only=True):
     """How often each duty is done, in seconds; 0 for never."""
 
     balance_seconds: float
@@ -71,8 +71,7 @@ class DutySettings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DutyServices:
+class DutyServices(Struct, frozen=True, kw_only=True):
     """The parts of a controller that its duties use.
 
     ``bootstrap`` gives the records of a new cluster, ``in_transaction`` whether the log ends inside a metadata

@@ -6,8 +6,9 @@ Those of the image stand on every controller, those of sessions and commands on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from stratalog.broker.control.broker_sessions import BrokerSessions
 from stratalog.broker.control.cluster_index import ClusterIndex
@@ -36,8 +37,7 @@ class Office(Protocol):
         """The end of what is committed, as far as it is known here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerParts:
+class ControllerParts(Struct, frozen=True, kw_only=True):
     """The parts of a controller that have figures."""
 
     office: Office

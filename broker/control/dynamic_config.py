@@ -7,8 +7,9 @@ the node hands them new ones.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource

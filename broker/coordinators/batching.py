@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from stratalog.hot.log.log import AppendInfo
 from stratalog.metadata.coordination import Write
@@ -22,8 +23,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 them write in one turn must neither be refused together nor keep the loop from others."""
 
 
-@dataclass(slots=True)
-class Marker:
+class Marker(Struct):
     """The end of a transaction, in its place among the writes."""
 
     batch: bytearray

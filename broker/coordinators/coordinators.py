@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from stratalog.broker.control.producer_ids import ProducerIds
 from stratalog.broker.coordinators.group_metrics import add_group_figures
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["CoordinatorServices", "Coordinators"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorServices:
+class CoordinatorServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that coordinators use. ``config`` and ``image`` are as they are now."""
 
     config: Callable[[], BrokerConfig]

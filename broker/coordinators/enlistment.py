@@ -9,8 +9,9 @@ without an end.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+
+from msgspec import Struct, field
 
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
 from stratalog.metadata.coordination import Producer
@@ -40,8 +41,7 @@ class Enlisted(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Place:
+class _Place(Struct):
     """A partition that one producer waits for."""
 
     waiting: list[Enlisted] = field(default_factory=list)

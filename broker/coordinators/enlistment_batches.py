@@ -9,10 +9,11 @@ tries again. Sources: Kafka's ``AddPartitionsToTxnManager``, ``ReplicaManager``;
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.errors import ErrorCode
@@ -88,8 +89,7 @@ Action = Send | Deliver | Refuse
 _SILENT: Final = "the coordinator of the transaction, another broker, did not answer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnlistmentLimits:
+class EnlistmentLimits(Struct, frozen=True, kw_only=True):
     """The bounds of the questions to one coordinator."""
 
     waiting_max: int = 4096
@@ -102,8 +102,7 @@ class EnlistmentLimits:
     """No question is asked again this long after it came (``add.partitions.to.txn.retry.backoff.max.ms``)."""
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(Struct):
     asked: Asked
     came_ms: int
 

@@ -15,9 +15,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
 from stratalog.broker.coordinators.shard_driver import ShardDriver
@@ -47,8 +48,7 @@ _DONE: Final = EndTxnResponse(error_code=0)
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Due:
+class _Due(Struct):
     """A log to be judged, up to an offset; ``judged`` is called when that is done."""
 
     end_offset: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.requests.forwarding import Forwarding
@@ -26,8 +27,7 @@ TRANSACTION_TOPIC: Final = TRANSACTION_STATE_TOPIC
 _PREFIX: Final = {GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMaking:
+class TopicMaking(Struct, frozen=True, kw_only=True):
     """How topics are made. ``config``, ``image`` and ``rules`` are as they are now; ``forwarding`` is the way to the active
     controller, None where that is always in this process.
     """

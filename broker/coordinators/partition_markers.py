@@ -6,8 +6,9 @@ Markers of ``__consumer_offsets`` go through the group coordinator, whose pendin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
@@ -29,8 +30,7 @@ MarkerDone = Callable[[KafkaError | None], None]
 """Told once: the marker is committed, or why it is not."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMarker:
+class TransactionMarker(Struct, frozen=True):
     """The end of a producer's transaction."""
 
     producer: Producer

@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from stratalog.broker.coordinators.batching import Marker, batch_of, grouped, parts_of
 from stratalog.broker.coordinators.log_loader import load_log
@@ -45,8 +46,7 @@ class DriverState(Enum):
     CLOSED = "closed"
 
 
-@dataclass(slots=True)
-class DriverServices:
+class DriverServices(Struct):
     """Shared by all drivers of one kind of coordinator."""
 
     clock: Clock
@@ -58,8 +58,7 @@ class DriverServices:
     codec: Codec = Codec.NONE
 
 
-@dataclass(slots=True)
-class _Appended:
+class _Appended(Struct):
     """Writes in one batch, or a marker: under way until committed."""
 
     writes: Sequence[Write]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
+
+from msgspec import Struct
 
 from stratalog.broker.forwarding.envelopes import answer_in, envelope_of, request_frame, throttle_ms_of
 from stratalog.broker.forwarding.outcomes import (
@@ -48,8 +49,7 @@ class ControllerChannel(Protocol):
         """The leader of this epoch has answered NOT_CONTROLLER."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardingLimits:
+class ForwardingLimits(Struct, frozen=True, kw_only=True):
     """The bounds of requests that wait for an answer of the active controller."""
 
     requests_max: int = 4096

@@ -7,9 +7,10 @@ and ``ForwardingManagerImpl``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+
+import msgspec
 
 from stratalog.broker.peers.peer_errors import PeerBusy, PeerError, PeerTimeout, PeerUnavailable
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -35,8 +36,7 @@ class Ending(Enum):
     RECONNECT = "the client has to connect anew"
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
+class Next(msgspec.Struct, frozen=True):
     """The step after an attempt; ``error`` goes with FAIL."""
 
     ending: Ending

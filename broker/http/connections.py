@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import BrokerConfig
@@ -31,8 +32,7 @@ _SWEEP_SECONDS: Final = 1.0
 """The time between two looks at all connections."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpLimits:
+class HttpLimits(Struct, frozen=True, kw_only=True):
     """Connections in all and from one address (``stratalog.http.connections.max`` and ``….per.ip.max``)."""
 
     connections_max: int = 64

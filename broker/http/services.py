@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.control.control_plane import ControlPlane
@@ -17,8 +18,7 @@ from stratalog.metadata.image.image import ClusterImage
 __all__ = ["HttpServices"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpServices:
+class HttpServices(Struct, frozen=True, kw_only=True):
     """``image`` and ``config_rules`` are as they are now.
 
     ``led`` are the partitions that the broker leads, ``mounted`` those that it serves from a bucket.

@@ -13,9 +13,10 @@ what a copy lag holds back, a topic that is not tiered or no more. ``missing`` i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.broker.workers.watch import WorkerState
 
@@ -197,8 +198,7 @@ def _problem(facts: PartitionFacts, counts: Spans) -> str | None:
     return None
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """Sums over partitions, added one by one."""
 
     partitions: int = 0
@@ -211,7 +211,7 @@ class Totals:
     local_bytes: int = 0
     remote_bytes: int = 0
     at_risk: Json | None = None
-    trash: Trash = Trash()  # noqa: RUF009 - immutable
+    trash: Trash = Trash()
 
     def add(self, one: Json) -> None:
         """Count a row of `row` in. Sizes and lags count tiered partitions only."""

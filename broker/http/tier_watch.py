@@ -11,8 +11,9 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.broker.archive.beyond_archive import BeyondArchive
 from stratalog.broker.archive.tiering import Tiering
@@ -72,8 +73,7 @@ class Watcher:
         self.told_at = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchServices:
+class WatchServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that are looked at: the partitions that it leads, and those that it serves from a bucket."""
 
     config: BrokerConfig

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from stratalog.broker.peers.peer_errors import Peer, PeerClosed, PeerUnavailable
 from stratalog.broker.peers.peer_link import PeerLink
@@ -80,8 +81,7 @@ class ChannelClosed(PeerClosed):
         self.peer = _NO_PEER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelLimits:
+class ChannelLimits(Struct, frozen=True, kw_only=True):
     """The bounds of what waits while no active controller is known."""
 
     requests_max: int = 128

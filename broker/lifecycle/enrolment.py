@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from stratalog.broker.lifecycle.complaints import Complaints
 from stratalog.broker.lifecycle.controller_channel import Channel, Quorum
@@ -33,8 +34,7 @@ __all__ = ["ControllerSelf", "Enrolment"]
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSelf:
+class ControllerSelf(Struct, frozen=True, kw_only=True):
     """A controller's description of itself."""
 
     controller_id: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from msgspec import Struct, field
 
 from stratalog.broker.lifecycle.broker_lifecycle import BrokerLifecycle
 from stratalog.broker.lifecycle.complaints import Complaints
@@ -57,8 +58,7 @@ __all__ = ["BrokerSelf", "Lifecycle", "LifecycleEnded"]
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSelf:
+class BrokerSelf(Struct, frozen=True, kw_only=True):
     """A broker's description of itself."""
 
     broker_id: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from stratalog.wire.topic import Uuid
 
@@ -39,8 +40,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifecycleTimes:
+class LifecycleTimes(Struct, frozen=True, kw_only=True):
     """The times of one broker, by Kafka's settings."""
 
     heartbeat_interval_ms: int = 2000

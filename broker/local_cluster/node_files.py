@@ -7,9 +7,10 @@ that are fixed before the directories exist. The files are Kafka's own: `stratal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import Uuid, uuid_text
@@ -26,8 +27,7 @@ _CLIENTS: Final = "PLAINTEXT"
 _BROKERS: Final = "BROKERS"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePorts:
+class NodePorts(Struct, frozen=True, kw_only=True):
     """The ports of a node on `HOST`."""
 
     clients: int
@@ -41,8 +41,7 @@ class NodePorts:
     """The same for the listener of brokers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLayout:
+class NodeLayout(Struct, frozen=True, kw_only=True):
     """One node: its directories, and the settings of its properties file."""
 
     node_id: int
@@ -56,8 +55,7 @@ class NodeLayout:
         return "\n".join([f"# Node {self.node_id} of a cluster on one machine.", *lines, ""])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterLayout:
+class ClusterLayout(Struct, frozen=True, kw_only=True):
     """The nodes of a cluster by id, and the values with which all of their directories are formatted."""
 
     cluster_id: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 import signal
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
+
+from msgspec import Struct, field
 
 __all__ = [
     "Action",
@@ -36,8 +37,7 @@ TOGETHER_MS: Final = 50
 LAST_LINES: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Wrote:
+class Wrote(Struct, frozen=True):
     """A node wrote a line, on stdout or on stderr."""
 
     node_id: int
@@ -45,63 +45,54 @@ class Wrote:
     on_stdout: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The process of a node ended, with an exit code, or minus the number of a signal; its lines came before."""
 
     node_id: int
     code: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopAsked(Struct, frozen=True):
     """A signal asks for the end."""
 
     signal_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """The time that `Supervisor.wakes_at_ms` named has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Print:
+class Print(Struct, frozen=True):
     """A line of the result, for stdout."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class AllServe:
+class AllServe(Struct, frozen=True):
     """Every node serves for the first time: the words of the ready line of each, by name, in the order of node ids."""
 
     nodes: tuple[Mapping[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
+class Say(Struct, frozen=True):
     """A line about the work, for stderr."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Terminate:
+class Terminate(Struct, frozen=True):
     """Ask a node to stop in order."""
 
     node_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Struct, frozen=True):
     """End a node at once."""
 
     node_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Struct, frozen=True):
     """No node is left; nothing is said after this."""
 
     failed: bool
@@ -119,8 +110,7 @@ class _State(Enum):
     ENDED = auto()
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     state: _State = _State.STARTING
     ready: dict[str, str] = field(default_factory=dict)
     """The words of its ready line by name."""

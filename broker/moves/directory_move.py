@@ -19,9 +19,10 @@ import os
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from stratalog.broker.replicas.directories import Directories, Directory
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
@@ -94,8 +95,7 @@ class MoveThrottle:
         return self._quota.byte_rate(self._monotonic())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveServices:
+class MoveServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that moves use."""
 
     clock: Clock

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from msgspec import Struct
+
 from stratalog.broker.network.buffers import BufferPool
 from stratalog.broker.network.hang_ups import HangUps
 from stratalog.broker.network.page_cache import PageCache
@@ -25,8 +27,7 @@ ConnectionT = TypeVar("ConnectionT")
 AnswerT = TypeVar("AnswerT")
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(Struct, frozen=True):
     """The limits of one connection.
 
     ``frame_bytes_max``: ``socket.request.max.bytes``; ``unauthenticated_frame_bytes_max``: the same before

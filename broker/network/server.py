@@ -8,8 +8,9 @@ import socket
 import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from stratalog.broker.network.accepting import Listening, listen
 from stratalog.broker.network.buffers import BufferPool
@@ -44,8 +45,7 @@ _HELD_LONGER_SECONDS: Final = 60.0
 _ENCRYPTED: Final = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
+class ServerLimits(Struct, frozen=True, kw_only=True):
     """The limits of all clients together; setting names are Kafka's.
 
     ``connections_max`` (``max.connections``), ``connections_reserved`` (of those, the ones that only addresses with few

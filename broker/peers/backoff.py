@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = ["JITTER", "Backoff"]
 
@@ -14,8 +15,7 @@ JITTER: Final = 0.2
 _DOUBLINGS_MAX: Final = 62
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """Times that double with each failure in a row, from ``initial_ms`` to ``max_ms``."""
 
     initial_ms: int

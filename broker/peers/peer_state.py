@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.peers.backoff import Backoff
 from stratalog.broker.peers.peer_events import (
@@ -49,8 +50,7 @@ CONNECT: Final = Backoff(10_000, 30_000)
 RECONNECT: Final = Backoff(50, 1000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerLimits:
+class PeerLimits(Struct, frozen=True, kw_only=True):
     """The bounds of one link. Defaults are Kafka's where Kafka has the setting."""
 
     requests_max: int = 128

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from stratalog.broker.quorum.batches import parse_batches
 from stratalog.broker.quorum.quorum_peers import NoAnswer, QuorumPeers

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from stratalog.metadata.raft.messages import NO_LEADER, UNKNOWN_OFFSET, Answer, Request
 from stratalog.metadata.raft.voter_set import Endpoints, ReplicaKey, VoterSet
@@ -18,8 +19,7 @@ UNKNOWN_TIME_MS = -1
 """A time that is not known, as on the wire."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndEpoch:
+class LeaderAndEpoch(Struct, frozen=True):
     """The leader of the metadata quorum, as one node knows it."""
 
     leader_id: int = NO_LEADER
@@ -33,8 +33,7 @@ LeaderListener = Callable[[LeaderAndEpoch, bool], None]
 """Called with the leader, and with whether the controller of this node is active."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
+class ReplicaStatus(Struct, frozen=True):
     """How far a replica of the metadata log is, as its leader knows it. Times are of the wall clock."""
 
     key: ReplicaKey
@@ -47,8 +46,7 @@ class ReplicaStatus:
     """Where a voter listens, by the newest voters; empty for an observer."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumStatus:
+class QuorumStatus(Struct, frozen=True):
     """The quorum as its leader knows it."""
 
     leader: LeaderAndEpoch

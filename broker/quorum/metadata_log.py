@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.broker.quorum.batches import parse_batches
 from stratalog.broker.quorum.log_views import view_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from stratalog.broker.quorum.metadata_log import log_view, open_metadata_log, read_quorum_state
 from stratalog.broker.quorum.publishing import InSlices, Publisher
@@ -33,8 +34,7 @@ from stratalog.wire.topic import uuid_text
 __all__ = ["QuorumPlace", "open_quorum", "quorum_timeouts", "static_voters"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumPlace:
+class QuorumPlace(Struct, frozen=True, kw_only=True):
     """The place of a node in the quorum, by its settings and its directories."""
 
     home: Directory

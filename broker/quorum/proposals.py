@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from stratalog.broker.quorum.batches import data_batch
 from stratalog.broker.quorum.log_changes import LogChanges
@@ -22,8 +23,7 @@ from stratalog.wire.schema import Message
 __all__ = ["Proposal", "Proposals"]
 
 
-@dataclass(slots=True)
-class Proposal:
+class Proposal(Struct):
     """Records that wait for their place in the log."""
 
     records: tuple[Message, ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from stratalog.broker.quorum.publishing import Publisher
 from stratalog.broker.quorum.quorum_peers import QuorumPeers
@@ -19,8 +20,7 @@ from stratalog.metadata.raft.timeouts import RaftTimeouts
 __all__ = ["QuorumParts"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumParts:
+class QuorumParts(Struct, frozen=True, kw_only=True):
     """The things that a `Quorum` works with; ``view`` and ``state`` read the log and ``quorum-state`` from the disk."""
 
     identity: Identity

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.quorum.publishing import InSlices, Publisher
 from stratalog.broker.quorum.replica import MetadataReplica, StoredSnapshot
@@ -30,8 +31,7 @@ _LOOK_SECONDS: Final = 60.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRules:
+class SnapshotRules(Struct, frozen=True, kw_only=True):
     """The settings, by the names of ``metadata.log.max.record.bytes.between.snapshots`` and its neighbours."""
 
     snapshot_bytes: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.broker.quorum.leadership import UNKNOWN_TIME_MS, LeaderAndEpoch, QuorumStatus, ReplicaStatus
 from stratalog.metadata.raft.raft import Raft

@@ -13,9 +13,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.partition_table import PartitionTable
@@ -56,8 +57,7 @@ class _Candidate(NamedTuple):
     section: Section
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerServices:
+class CleanerServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that its cleaner uses. ``config`` gives the settings as they are now."""
 
     config: Callable[[], BrokerConfig]

@@ -13,10 +13,11 @@ import os
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from operator import ne
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.runtime.ballast import NOTHING_SPARE, Ballast, Spare
@@ -67,8 +68,7 @@ class Kept(Protocol):
         """Writes and syncs the log."""
 
 
-@dataclass(slots=True)
-class Directory:
+class Directory(Struct):
     """One log directory with its files, its writer and the lock that keeps other processes out."""
 
     files: LogDirectory

@@ -11,9 +11,10 @@ import logging
 import os
 import random
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
+
+from msgspec import Struct
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
@@ -64,8 +65,7 @@ class Copying(Protocol):
         """Copy a partition no longer; nothing happens to one that is not copied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostedServices:
+class HostedServices(Struct, frozen=True, kw_only=True):
     """Shared by all hosted partitions."""
 
     node_id: int

@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from stratalog.broker.replicas.aborted_entries import AbortedRange, aborted_entries
 from stratalog.broker.replicas.asked_offsets import AskedOffsets
@@ -116,8 +117,7 @@ class RemoteReader(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class LogRead:
+class LogRead(Struct):
     """Part of an answer to a fetch. ``pending``: the archive is being asked; try again when woken.
 
     ``throttle_ms``: it is not being asked yet, because others, or this client, have asked for so much.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from stratalog.hot.log.log import AppendInfo
 from stratalog.hot.state.producer_state import AppendOrigin
@@ -62,8 +63,7 @@ class CallingBack:
         self.deadline = deadline
 
 
-@dataclass(slots=True)
-class HeldAppend:
+class HeldAppend(Struct):
     """An append that has no place in the log yet: it waits for its own rework, or behind one that does."""
 
     records: memoryview | bytearray

@@ -13,9 +13,10 @@ dropped. Sources: Kafka's ``AbstractFetcherThread``, ``FetchSessionHandler``; KI
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.peers.backoff import Backoff
 from stratalog.broker.replicas.log_position import LogPosition
@@ -64,8 +65,7 @@ _SHARE_BYTES_MAX: Final = 4 << 20
 _WAIT_MOVING_MS: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchLimits:
+class FetchLimits(Struct, frozen=True, kw_only=True):
     """Kafka's settings of a follower, as they are now."""
 
     wait_ms: int

@@ -8,9 +8,10 @@ granted, or refused because the leader's view is old, waits for the metadata. So
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.broker.peers.backoff import Backoff
 from stratalog.hot.replica_state import IsrChange
@@ -41,8 +42,7 @@ _UP_TO_METADATA: Final = frozenset(
 """Codes after which a newer image has the last word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A change of one partition that its leader wants, in one leader epoch."""
 
     leader_epoch: int

@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.replicas.follower import Follower
@@ -24,8 +25,7 @@ from stratalog.metadata.image.partition_index import PartitionKey
 __all__ = ["Replication", "ReplicationServices"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationServices:
+class ReplicationServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that replication uses."""
 
     config: Callable[[], BrokerConfig]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar, cast
+
+from msgspec import Struct
 
 from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.broker.runtime.metrics import ApiMetrics
@@ -39,8 +40,7 @@ FailureAnswer = Callable[[RequestT, int, KafkaError], Message | None]
 """``failure(request, version, error) -> response``; None closes the connection instead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Api(Generic[RequestT]):
+class Api(Struct, Generic[RequestT], frozen=True, kw_only=True):
     """One API key as its module declares it.
 
     ``versions``: the first and last version that is served. ``operation`` and ``resource``: what the caller must be

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.broker.archive.known_bucket import KnownBucket, read_known_bucket, write_known_bucket
 from stratalog.hot.storage import checkpoint
@@ -90,8 +91,7 @@ class MovedPartition(NamedTuple):
         return RemoteLogState(manifest.log_start_offset, manifest.remote_end, manifest.totals.size_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Adoption:
+class Adoption(Struct, frozen=True):
     """The changes to make in each log directory. ``cluster_id`` and ``node_id`` are those of the directories."""
 
     cluster_id: str

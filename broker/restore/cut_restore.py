@@ -11,9 +11,10 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from stratalog.broker.restore.restorer import Producers, Restorer
 from stratalog.hot.storage.checkpoint import RemoteLogState

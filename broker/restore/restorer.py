@@ -11,9 +11,11 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG, store_quorum_state
 from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
@@ -63,8 +65,7 @@ class Producers(NamedTuple):
     problem: str = ""
 
 
-@dataclass(slots=True)
-class RestoreReport:
+class RestoreReport(Struct):
     """The outcome of a restore, and its differences from before."""
 
     topics: int = 0

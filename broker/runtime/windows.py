@@ -7,16 +7,16 @@ These are Kafka's ``Avg``, ``Max`` and ``Rate`` with the defaults of ``metrics.s
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = ["WINDOW_MS", "Windows"]
 
 WINDOW_MS: Final = 30_000
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(Struct):
     begun_ms: int
     count: int = 0
     total: float = 0.0

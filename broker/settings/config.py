@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from stratalog.broker.settings.bucket_options import bucket_options, misplaced_settings
 from stratalog.broker.settings.environment import environment_settings
@@ -52,8 +53,7 @@ class ConfigRefused(Invalid):
         super().__init__("\n".join(self.problems))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(Struct, frozen=True, kw_only=True):
     """The command line's short names for settings; None where a flag is not given."""
 
     data: str | None = None
@@ -77,8 +77,7 @@ class Flags:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigRow:
+class ConfigRow(Struct, frozen=True):
     """One setting as ``--print-config`` shows it; the text of a secret is hidden."""
 
     name: str
@@ -86,8 +85,7 @@ class ConfigRow:
     origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(Struct, frozen=True, kw_only=True):
     """The whole configuration of a broker. Directories are absolute; an
     advertised port of 0 means the port that was bound.
     """

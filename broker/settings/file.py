@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from stratalog.wire.errors import Invalid
 
@@ -20,8 +21,7 @@ class ConfigFileError(Invalid):
     """A configuration file cannot be read as properties or TOML; the message names file and line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One name and its text, with the place it came from (`origin` is for people: a file and line, a variable, a flag)."""
 
     name: str

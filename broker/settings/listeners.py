@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from stratalog.wire.address import PORT_MAX
 from stratalog.wire.errors import Invalid
@@ -41,8 +42,7 @@ class SecurityProtocol(StrEnum):
     SASL_SSL = "SASL_SSL"
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """One named address of a broker. An empty host is every interface; port 0 is any free one."""
 
     name: str

@@ -6,7 +6,9 @@ Source: Kafka's ``KafkaConfig.effectiveAdvertisedControllerListeners`` (KIP-853)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.broker.settings.listeners import (
     Listener,
@@ -23,8 +25,7 @@ __all__ = ["NodeListeners", "controller_address", "node_listeners", "told_contro
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeListeners:
+class NodeListeners(Struct, frozen=True, kw_only=True):
     """The addresses of a node: of its broker, as clients get them, and of its controller."""
 
     served: tuple[Listener, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from stratalog.broker.api import consumer_group_heartbeat, fetch, heartbeat, produce
 from stratalog.broker.requests.dispatch import Api

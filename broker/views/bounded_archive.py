@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from stratalog.broker.cold.reader import RemotePartition, RemoteSlices
 from stratalog.broker.workers.io_worker import ask

@@ -12,9 +12,10 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.cold.chunk_files import ChunkFiles
 from stratalog.broker.cold.manifest_views import RemoteViews
@@ -56,8 +57,7 @@ _RECORDS_AT_ONCE: Final = 2_000
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MountServices:
+class MountServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that a mount uses.
 
     ``write`` writes records to the metadata log and raises `KafkaError`; ``wake`` looks again at the requests that wait

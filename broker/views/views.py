@@ -12,9 +12,10 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.cold.chunk_files import ChunkFiles
 from stratalog.broker.replicas.partition_table import PartitionTable
@@ -54,8 +55,7 @@ class _View:
         self.checked_ms = checked_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewServices:
+class ViewServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that views use. ``wake`` looks again at the requests that wait for a partition."""
 
     node_id: int

@@ -7,8 +7,9 @@ dies loses it: the cleaning is begun again.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.broker.workers.cleaner_files import CleanerFilesystem
 from stratalog.hot.cleaner.cleaner import CleanedSegment, Cleaning, CleanJob, MapBuilt
@@ -26,8 +27,7 @@ class SessionLost(Retriable):
     """The worker does not know the cleaning: it was started anew meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class BeginCleaning:
+class BeginCleaning(Struct, frozen=True):
     """Build the map of ``job``; answered by :class:`MapBuilt`. ``session`` is drawn by the broker, never twice."""
 
     session: int
@@ -35,8 +35,7 @@ class BeginCleaning:
     bytes_per_second: float
 
 
-@dataclass(frozen=True, slots=True)
-class CleanGroup:
+class CleanGroup(Struct, frozen=True):
     """Write the new segment of group ``number``; answered by :class:`CleanedSegment`."""
 
     session: int
@@ -44,8 +43,7 @@ class CleanGroup:
     bytes_per_second: float
 
 
-@dataclass(frozen=True, slots=True)
-class EndCleaning:
+class EndCleaning(Struct, frozen=True):
     """Forget the map."""
 
     session: int

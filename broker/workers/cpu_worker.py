@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from stratalog.broker.workers.cleaner_worker import BeginCleaning, CleanerSessions, CleanGroup, EndCleaning
 from stratalog.hot.cleaner.cleaner import CleanedSegment, MapBuilt
@@ -16,8 +16,7 @@ from stratalog.wire.rework import rework
 __all__ = ["CpuWorker", "Rework", "cpu_worker"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rework:
+class Rework(Struct, frozen=True):
     """Bring a batch to a topic's codec and check its records (`stratalog.wire.rework`); answered by the new batch."""
 
     batch: bytes

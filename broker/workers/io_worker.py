@@ -6,8 +6,9 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from stratalog.tier import open_store
 from stratalog.tier.messages.commands import (
@@ -84,16 +85,14 @@ _PAUSE_DOUBLINGS_MAX: Final = 10
 _UNLIMITED: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class RatedUpload:
+class RatedUpload(Struct, frozen=True):
     """An upload or a merge, and how many bytes a second all of them together may take from now on."""
 
     upload: Upload | MergeObjects
     bytes_per_second: int
 
 
-@dataclass(slots=True)
-class Executed:
+class Executed(Struct):
     """A report, and what it cost: requests by operation, bytes in both directions."""
 
     report: Report

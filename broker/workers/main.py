@@ -18,9 +18,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, cast, runtime_checkable
+
+from msgspec import Struct, field
 
 from stratalog.broker.runtime.allocator import tune_allocator
 from stratalog.broker.runtime.kernel_slice import ask_time_slice
@@ -37,8 +38,7 @@ _SLICE_US: Final = 10_000
 """Seven times the kernel's usual slice: a broker that wakes does not wait for the end of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """The first message to a worker. ``target`` is ``module:factory``; ``factory(**options)`` has ``execute``.
 
     ``niceness`` is that of its commands, added to the broker's; the target is loaded at the broker's. ``memory_bytes``: what

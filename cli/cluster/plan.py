@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from stratalog.cli.output import NotFoundError, bytes_text, note, write_rows
 from stratalog.client.client import Client, Topic
@@ -35,8 +35,7 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The moves still to make, in their order, and the cluster as it is before them."""
 
     moves: tuple[Move, ...]

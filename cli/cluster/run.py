@@ -7,8 +7,9 @@ interrupted run the next one plans anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from stratalog.cli.cluster.plan import Plan, partitions_of
 from stratalog.cli.output import bytes_text
@@ -29,8 +30,7 @@ ELECTION_SECONDS: Final = 10.0
 """New replicas join the in-sync set in a moment; so long elections of leaders are tried again."""
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """The end of a run: the partitions that were moved, that were refused with the reason, and that wait for replicas in sync."""
 
     moved: list[TopicPartition] = field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from stratalog.cli.dump.log import RecordReader, batch_row, batch_rows
 from stratalog.cli.dump.row import Row, problem, row

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.cli.dump.row import Row, message_fields, problem, row
 from stratalog.hot.segments.scan import Damage, scan_checked
@@ -22,8 +23,7 @@ RecordReader = Callable[[Record], Row]
 """How the value of a record is shown."""
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """Counts of what a walk has seen."""
 
     batches: int = 0

@@ -35,7 +35,7 @@ def doctor(*, bucket: str | None, endpoint_url: str | None, region: str | None, 
     The command changes nothing, but writes a lease to the bucket and removes it, as every read does. Exit code 0: all
     that is needed is there; 4: something is missing, and the output says how to mend it.
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from stratalog.spark.sessions.doctor import Status, diagnose
     from stratalog.spark.sessions.machine_facts import bucket_facts, machine_facts

@@ -8,8 +8,9 @@ disk needs room for one more segment, not for one more log. Source: Kafka's ``Cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.hot.cleaner.filter import BatchFilter, FilterCounts, FilterRules, add_keys
 from stratalog.hot.cleaner.offset_map import OffsetMap
@@ -35,8 +36,7 @@ Pace = Callable[[int], None]
 """Told how many bytes were read or written; it waits where a limit asks for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanJob:
+class CleanJob(Struct, frozen=True, kw_only=True):
     """The input of a cleaning. ``segments`` are all frozen ones below ``end_offset``, oldest first."""
 
     directory: str

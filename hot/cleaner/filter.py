@@ -8,8 +8,9 @@ from which nothing goes is passed on as it stands. Source: Kafka's ``Cleaner``, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.hot.cleaner.horizons import HorizonRules, needless_marker
 from stratalog.hot.cleaner.offset_map import NEWEST, NEWEST_TOMBSTONE, OffsetMap
@@ -41,8 +42,7 @@ class FilterRules(NamedTuple):
     """No tombstone or marker at or above this offset goes (of a tiered topic: up to where its archive is cleaned)."""
 
 
-@dataclass(slots=True)
-class FilterCounts:
+class FilterCounts(Struct):
     """Counts of one cleaning."""
 
     batches: int = 0

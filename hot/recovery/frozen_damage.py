@@ -6,9 +6,10 @@ The offsets that are missing then are a range of their own (`hot.recovery.missin
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct, field
 
 from stratalog.hot.recovery.damage import refusal
 from stratalog.hot.recovery.frozen_check import suspicion
@@ -23,8 +24,7 @@ __all__ = ["FrozenDamage"]
 _GONE: Final = "the file is gone"
 
 
-@dataclass(slots=True)
-class FrozenDamage:
+class FrozenDamage(Struct):
     """One log that is being opened. ``lost`` are the base offsets of segments whose ``.log`` is gone."""
 
     request: OpenRequest

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.segments.log_summary import LogSummary
@@ -66,8 +67,7 @@ class OpenRequest(NamedTuple):
         return start if self.config.remote_storage_enable else max(start, first_base_offset)
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(Struct):
     """The findings and repairs of a start; all zero and None after a clean stop."""
 
     segments_checked: int = 0
@@ -96,8 +96,7 @@ class RecoveryReport:
     """The ranges that are missing on this disk (`hot.recovery.missing`): found when the log was opened, or since."""
 
 
-@dataclass(slots=True)
-class LoadedLog:
+class LoadedLog(Struct):
     """The parts of an opened log."""
 
     segments: list[Segment]

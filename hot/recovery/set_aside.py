@@ -7,8 +7,9 @@ them behind the end of their segment and keeps them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from stratalog.hot.recovery.damage import misplaced
 from stratalog.hot.recovery.missing import MissingPlace, missing_segment
@@ -45,8 +46,7 @@ def sound_part(
     return SoundPart(position, due, "")
 
 
-@dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAside(Struct, frozen=True):
     """The open log whose damaged part is set aside."""
 
     place: MissingPlace

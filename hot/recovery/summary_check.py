@@ -11,10 +11,10 @@ Where the files differ, the result is None, and the log is opened without the su
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from stratalog.hot.recovery.interrupted import NAMED
 from stratalog.hot.recovery.missing import mark_missing
@@ -203,8 +203,7 @@ def _aborted(request: OpenRequest, active: ActiveSummary) -> list[AbortedTxn] | 
 # -- after a kill ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class KnownPart:
+class KnownPart(Struct, frozen=True):
     """The part of a segment that need not be verified again, and what it implies."""
 
     base_offset: int

@@ -6,8 +6,9 @@ indexes and headers, is one step, and opening it another, which may be done in a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.wire.batch import iter_records, read_header
 from stratalog.wire.compression import Codec
@@ -26,8 +27,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSearch:
+class BatchSearch(Struct, frozen=True):
     """The first record at or after ``timestamp_ms`` in ``[start_offset, end_offset)`` is looked for in ``batch``."""
 
     batch: bytes

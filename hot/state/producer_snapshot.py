@@ -19,10 +19,10 @@ waits for the snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
+import msgspec
 from crc32c import crc32c
 
 from stratalog.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
@@ -70,8 +70,7 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-@dataclass(slots=True)
-class ProducerEntry:
+class ProducerEntry(msgspec.Struct):
     """The state of one producer id in a partition."""
 
     producer_id: int

@@ -8,10 +8,11 @@ name the rules lie by principal and host. Sources: KIP-290, KIP-679; Kafka's ``S
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from stratalog.metadata.access.acl_rules import WILDCARD, AclFilter, AclRule, PatternType, Permission
 from stratalog.metadata.access.persistent_map import PersistentMap, changed
@@ -88,8 +89,7 @@ _Changes = dict[str, dict[str, dict[str, list[tuple[Uuid, AclRule | None]]]]]
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRules:
+class ResourceRules(Struct, frozen=True):
     """The rules about one type of resource. Immutable: `updated` returns another one that shares most of it."""
 
     _literals: PersistentMap[str, _ByPrincipal] = field(default_factory=PersistentMap)

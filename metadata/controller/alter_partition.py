@@ -9,8 +9,9 @@ this project ask for that when a change was refused and another copy of it may s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.metadata.controller.broker_changes import present_registration
 from stratalog.metadata.controller.cluster_view import ClusterView
@@ -34,8 +35,7 @@ class Member(NamedTuple):
     broker_epoch: int = _UNKNOWN_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """The wanted in-sync set of one partition, and the state that the leader has in view."""
 
     key: PartitionKey
@@ -45,8 +45,7 @@ class Proposal:
     leader_recovery: int = LeaderRecovery.RECOVERED
 
 
-@dataclass(frozen=True, slots=True)
-class ProposalAnswer:
+class ProposalAnswer(Struct, frozen=True):
     """The answer about one partition: a code, and on success the state that holds."""
 
     key: PartitionKey

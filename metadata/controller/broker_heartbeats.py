@@ -9,8 +9,9 @@ gives every broker a full session. The state of a broker itself is in the image:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.metadata.controller.broker_changes import present_registration
 from stratalog.metadata.controller.broker_states import BrokerEvent, BrokerState, Response, response_to, state_of
@@ -32,8 +33,7 @@ __all__ = [
 _UNKNOWN: Final = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True, kw_only=True):
     """A broker's report. ``metadata_offset`` is the offset of the last record that its image holds."""
 
     broker_id: int
@@ -45,36 +45,31 @@ class Heartbeat:
     cordoned_directories: tuple[Uuid, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed. At most ``fences_max`` brokers are fenced, those that are silent for longest."""
 
     fences_max: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """Fence a broker."""
 
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unfence:
+class Unfence(Struct, frozen=True):
     """Let a broker lead and join."""
 
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdown:
+class ControlledShutdown(Struct, frozen=True):
     """Move what a broker leads; `BrokerHeartbeats.shutdown_begun` hears of the records."""
 
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class MayStop:
+class MayStop(Struct, frozen=True):
     """Answer a broker that it may stop."""
 
     broker_id: int
@@ -83,8 +78,7 @@ class MayStop:
 Action = Fence | Unfence | ControlledShutdown | MayStop
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     """The session of one incarnation. Offsets are -1 while they are not known."""
 
     broker_epoch: int

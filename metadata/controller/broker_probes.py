@@ -8,8 +8,9 @@ session decides then, as in Kafka, which has no such question. A new controller 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.metadata.controller.broker_states import BrokerState, state_of
 from stratalog.metadata.image.brokers_image import BrokerImage
@@ -23,16 +24,14 @@ LISTENS_MS: Final = 1000
 """From an answer that is no refusal to the next question."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """Time has passed. ``connected``: the brokers whose last heartbeat came by a connection that is open."""
 
     brokers: Collection[BrokerImage]
     connected: Collection[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """Try to connect to each listener of a broker, and tell the outcome with :class:`Probed`."""
 
     broker_id: int
@@ -40,24 +39,21 @@ class Probe:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Probed:
+class Probed(Struct, frozen=True):
     """The outcome of a probe. ``is_refused``: every listener has refused the connection."""
 
     probe: Probe
     is_refused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """The process of a broker has ended: its session is over."""
 
     broker_id: int
     broker_epoch: int
 
 
-@dataclass(slots=True)
-class _Absence:
+class _Absence(Struct):
     """A broker without a connection."""
 
     broker_epoch: int

@@ -12,8 +12,10 @@ same incarnation may register again, for other directories say; it keeps epoch a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.metadata.controller.broker_changes import ending_registration
 from stratalog.metadata.controller.broker_heartbeats import BrokerHeartbeats
@@ -41,8 +43,7 @@ _UNKNOWN_EPOCH: Final = -1
 _NONE: Final = SupportedLevels(0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRegistration:
+class BrokerRegistration(Struct, frozen=True, kw_only=True):
     """A starting broker's description of itself, as BrokerRegistration (key 62) carries it.
 
     Requests below version 2 name no directories, those below version 3 no former epoch: both are empty here then.
@@ -60,8 +61,7 @@ class BrokerRegistration:
     is_migrating: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerRegistration:
+class ControllerRegistration(Struct, frozen=True, kw_only=True):
     """A controller's description of itself, as ControllerRegistration (key 70) carries it."""
 
     controller_id: int

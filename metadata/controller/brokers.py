@@ -8,8 +8,10 @@ so that whatever the former process still sends is fenced. Sources: Kafka's ``Cl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.metadata.controller.broker_changes import fence_brokers, forgetting_broker
 from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings
@@ -54,8 +56,7 @@ _UNFENCED: Final = -1
 UncleanAllowed = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerStart:
+class BrokerStart(Struct, frozen=True, kw_only=True):
     """A starting broker's description of itself."""
 
     broker_id: int

@@ -6,9 +6,10 @@ Brokers that a decision fences or unfences are not yet so in the image: they are
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from stratalog.metadata.controller.partition_change import Election, OfReplica, PartitionRules
 from stratalog.metadata.image.configs_image import ConfigResource
@@ -88,8 +89,7 @@ class Held(NamedTuple):
     state: PartitionImage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
+class ClusterView(Struct, frozen=True, kw_only=True):
     """The image that a decision is made on. Without an index of its own every look at a broker is one at all partitions."""
 
     image: ClusterImage

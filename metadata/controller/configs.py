@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.metadata.controller.min_in_sync import check_minimum, forgetting_eligible
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
@@ -83,8 +84,7 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigRules:
+class ConfigRules(Struct, frozen=True, kw_only=True):
     """The rules that new settings must keep. ``static`` is the broker's file."""
 
     resolver: ConfigResolver

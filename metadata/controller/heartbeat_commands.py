@@ -6,8 +6,10 @@ Sources: Kafka's ``ReplicationControlManager.processBrokerHeartbeat`` and ``mayb
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.metadata.controller.broker_changes import (
     beginning_shutdown,
@@ -43,8 +45,7 @@ _FENCES_MAX: Final = 16
 """Brokers that are fenced in one decision. None of them is elected in it, as one that is fenced next would be."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(Struct, frozen=True):
     """The answer to a heartbeat, once its records are committed."""
 
     is_caught_up: bool

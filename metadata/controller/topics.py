@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct, field
 
 from stratalog.metadata.controller.placement import (
     NextInt,
@@ -51,8 +52,7 @@ USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(Struct, frozen=True):
     """A requested topic: counts, where -1 takes the default, or the replicas of each partition."""
 
     name: str
@@ -63,8 +63,7 @@ class NewTopic:
     configs: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
+class CreatedTopic(Struct, frozen=True):
     """The answer's facts about a topic that was (or, with ``validate_only``, would have been) created."""
 
     name: str
@@ -74,8 +73,7 @@ class CreatedTopic:
     configs: Mapping[str, ConfigEntry]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRules:
+class TopicRules(Struct, frozen=True, kw_only=True):
     """The rules that new topics must keep."""
 
     resolver: ConfigResolver
@@ -232,8 +230,7 @@ def _new_partition(brokers: BrokersImage, replicas: tuple[int, ...]) -> Partitio
     return PartitionImage(replicas, in_sync, leader=in_sync[0], directories=directories)
 
 
-@dataclass(frozen=True, slots=True)
-class NewPartitions:
+class NewPartitions(Struct, frozen=True):
     """The wanted number of partitions, and the replicas of the missing ones, or None."""
 
     topic: str

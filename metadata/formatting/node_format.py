@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.metadata.formatting.feature_levels import chosen_levels
 from stratalog.metadata.formatting.initial_voters import InitialVoter, is_reserved, parse_initial_voters, quorum_of
@@ -58,8 +59,7 @@ class DirectoryKind(StrEnum):
     DYNAMIC_VOTER = "dynamic metadata voter directory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeIdentity:
+class NodeIdentity(Struct, frozen=True, kw_only=True):
     """The facts of a node's configuration that formatting needs."""
 
     node_id: int
@@ -75,8 +75,7 @@ class NodeIdentity:
     """Host and port of that listener as others reach it; None on a node without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormatOptions:
+class FormatOptions(Struct, frozen=True, kw_only=True):
     """The options of the command, as texts where their content is judged here."""
 
     cluster_id: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from stratalog.metadata.coordination import Action, CoordinatorRecord, Now
 from stratalog.wire.topic import Uuid
@@ -20,8 +21,7 @@ class GroupType(StrEnum):
     CONSUMER = "consumer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
+class GroupSettings(Struct, frozen=True, kw_only=True):
     """The broker settings that groups obey. Times in milliseconds; names and defaults are Kafka's."""
 
     min_session_timeout_ms: int = 6_000
@@ -46,8 +46,7 @@ class GroupSettings:
     consumer_regex_refresh_interval_ms: int = 600_000
 
 
-@dataclass(slots=True)
-class GroupRequest:
+class GroupRequest(Struct):
     """A request of a member or an administrator, as an event.
 
     ``request`` is the message as it came, or for requests over many groups the part of one. ``fresh_id`` is the text of

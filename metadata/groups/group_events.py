@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from stratalog.metadata.groups.group import GroupSettings
 from stratalog.metadata.image.image import ClusterImage
@@ -13,23 +14,20 @@ from stratalog.wire.topic import Uuid
 __all__ = ["DeleteGroup", "DescribeGroup", "ListGroups", "SettingsChanged", "TopicsChanged"]
 
 
-@dataclass(slots=True)
-class TopicsChanged:
+class TopicsChanged(Struct):
     """The cluster's image is another; ``removed`` are topics that it had before, by id."""
 
     image: ClusterImage
     removed: Mapping[Uuid, str]
 
 
-@dataclass(slots=True)
-class SettingsChanged:
+class SettingsChanged(Struct):
     """The settings of groups are others."""
 
     settings: GroupSettings
 
 
-@dataclass(slots=True)
-class ListGroups:
+class ListGroups(Struct):
     """The groups of the shard, answered with a ListGroupsResponse. Empty filters are none; names in lower case."""
 
     token: Any
@@ -37,11 +35,9 @@ class ListGroups:
     types: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class DescribeGroup:
+class DescribeGroup(Struct):
     """The part of a DescribeGroups about one group, answered with a DescribeGroupsResponse of that one."""
 
 
-@dataclass(slots=True)
-class DeleteGroup:
+class DeleteGroup(Struct):
     """The part of a DeleteGroups about one group, answered with a DeleteGroupsResponse of that one."""

@@ -7,11 +7,11 @@ expression; its syntax is that of RE2/J, which Kafka uses. A topic matches if it
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Protocol
 
 import re2
+from msgspec import Struct, field
 
 from stratalog.metadata.image.topics_image import TopicsImage
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -69,8 +69,7 @@ def _reason(error: re2.error) -> str:
     return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """The knowledge about one expression: the names looked at, and those of them that match."""
 
     compiled: Any
@@ -78,8 +77,7 @@ class _Known:
     matching: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class TopicPatterns:
+class TopicPatterns(Struct):
     """A `Patterns` that matches at once, and remembers, so that only new names cost anything."""
 
     _known: OrderedDict[str, _Known] = field(default_factory=OrderedDict)

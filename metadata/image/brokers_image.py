@@ -6,9 +6,11 @@ Sources: Kafka's ``BrokerRegistration``, ``ControllerRegistration`` and ``Cluste
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stratalog.metadata.image.directory_ids import MIGRATING, UNASSIGNED, is_online
 from stratalog.wire.errors import Corrupt
@@ -44,8 +46,7 @@ class SupportedLevels(NamedTuple):
     maximum: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(Struct, frozen=True):
     """One registered broker. Each start registers anew, with a higher ``epoch``."""
 
     broker_id: int
@@ -133,8 +134,7 @@ class BrokerImage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerImage:
+class ControllerImage(Struct, frozen=True):
     """One registered controller."""
 
     controller_id: int
@@ -181,8 +181,7 @@ def _levels(features: list[BrokerFeature] | list[ControllerFeature]) -> Mapping[
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersImage:
+class BrokersImage(Struct, frozen=True):
     """All registered nodes by id."""
 
     brokers: Mapping[int, BrokerImage] = field(default_factory=lambda: MappingProxyType({}))

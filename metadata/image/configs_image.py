@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.metadata.access.persistent_map import changed
 from stratalog.wire.records.metadata import ConfigRecord
@@ -48,8 +49,7 @@ CLUSTER_DEFAULT: Final = ConfigResource(ResourceType.BROKER, "")
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigsImage:
+class ConfigsImage(Struct, frozen=True):
     """The settings of each resource that has any."""
 
     by_resource: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))

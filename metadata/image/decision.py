@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from typing import Final, Generic, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from stratalog.metadata.image.features import TRANSACTIONS_SINCE
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -38,8 +39,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
+class Decision(Struct, Generic[T], frozen=True):
     """``records`` are appended and synced before ``result`` is answered; none may be left out.
 
     If ``is_atomic``, all of them take effect or none; otherwise a crash may leave any first part of them, and the command
@@ -86,8 +86,7 @@ def at_once(steps: Callable[P, Generator[None, None, T]]) -> Callable[P, T]:
     return command
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why one part of a command was refused."""
 
     code: ErrorCode

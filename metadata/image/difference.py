@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from stratalog.metadata.image.configs_image import ConfigResource
 from stratalog.metadata.image.decision import at_once
@@ -36,8 +37,7 @@ class ImageChange(Protocol):
         """Holders of settings that may have changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Difference:
+class _Difference(Struct, frozen=True):
     changed_topic_ids: frozenset[Uuid]
     changed_partitions: Mapping[Uuid, Collection[int]]
     removed_topics: Mapping[Uuid, str]

@@ -7,10 +7,11 @@ what changed. A controller that loses its office goes back to the index of the c
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.metadata.access.persistent_map import changed
 from stratalog.metadata.image.decision import at_once
@@ -37,8 +38,7 @@ _Keys = Mapping[_Key, None]
 _NONE: Final[_Keys] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionIndex:
+class PartitionIndex(Struct, frozen=True):
     """Partitions by broker: all that a broker is assigned, in sync or not. Those without a leader, and without theirs."""
 
     _by_broker: Mapping[int, _Keys] = field(default_factory=lambda: MappingProxyType({}))

@@ -7,9 +7,10 @@ each of its type without a quota of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct, field
 
 from stratalog.metadata.access.persistent_map import changed
 from stratalog.wire.errors import Corrupt
@@ -32,8 +33,7 @@ def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
     return tuple(sorted(names.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class QuotasImage:
+class QuotasImage(Struct, frozen=True):
     """The quotas of each entity that has any, by key. A change costs the same however many entities there are."""
 
     by_entity: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))

@@ -6,10 +6,11 @@ Passwords are not here: a credential can check one and cannot be turned into one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.metadata.access.persistent_map import changed
 from stratalog.wire.errors import Corrupt
@@ -42,8 +43,7 @@ class ScramCredential(NamedTuple):
         return "ScramCredential(hidden)"
 
 
-@dataclass(frozen=True, slots=True)
-class ScramImage:
+class ScramImage(Struct, frozen=True):
     """The credentials by user and mechanism. A change costs the same however many users there are."""
 
     by_user: Mapping[str, Mapping[int, ScramCredential]] = field(default_factory=lambda: MappingProxyType({}))

@@ -7,9 +7,10 @@ snapshot made here does not lose them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.metadata.access.persistent_map import changed
 from stratalog.wire.records.metadata import DelegationTokenRecord
@@ -40,8 +41,7 @@ class DelegationToken(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TokensImage:
+class TokensImage(Struct, frozen=True):
     """The tokens by id. A change costs the same however many tokens there are."""
 
     by_id: Mapping[str, DelegationToken] = field(default_factory=lambda: MappingProxyType({}))

@@ -8,8 +8,9 @@ records follow; the footer is a batch of its own. Offsets count from 0. Sources:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.wire.batch import (
     Buffer,
@@ -50,8 +51,7 @@ KRAFT_VERSION_MAX: Final = 1
 _RECORDS_PER_BATCH: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumRecords:
+class QuorumRecords(Struct, frozen=True):
     """The facts about the quorum that control records hold: none with static voters, which settings name."""
 
     kraft_version: int = 0
@@ -79,8 +79,7 @@ STATIC_QUORUM: Final = QuorumRecords()
 """A quorum of ``kraft.version`` 0, whose voters no checkpoint names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """The content of a whole checkpoint."""
 
     last_contained_timestamp_ms: int

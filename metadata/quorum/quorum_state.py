@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import Corrupt, Invalid
@@ -43,8 +45,7 @@ class QuorumStateLost(Corrupt):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumState:
+class QuorumState(Struct, frozen=True):
     """The leader, epoch and vote of one voter. A voter has either a leader or a vote in an epoch, or neither."""
 
     leader_epoch: int = 0

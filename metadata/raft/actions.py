@@ -7,8 +7,9 @@ requests of `Send` go on beside; an event says when they have ended. An action t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.metadata.raft.messages import Answer, Batch, OffsetAndEpoch, Request
@@ -43,15 +44,13 @@ BOOTSTRAP = -1
 """The peer of a request to any one of ``controller.quorum.bootstrap.servers``, drawn by the driver."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreQuorumState:
+class StoreQuorumState(Struct, frozen=True):
     """Write ``quorum-state``, sync it, and put it in place."""
 
     state: QuorumState
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send a request; `Answered` or `Failed` follows, with this peer and this request."""
 
     peer: int
@@ -59,16 +58,14 @@ class Send:
     endpoints: Endpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """Answer a request."""
 
     token: Any
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyWithRecords:
+class ReplyWithRecords(Struct, frozen=True):
     """Answer a Fetch, with batches from ``[offset, end_offset)`` of the log put in: the first whole, then up to 1 MiB."""
 
     token: Any
@@ -77,8 +74,7 @@ class ReplyWithRecords:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyWithSnapshot:
+class ReplyWithSnapshot(Struct, frozen=True):
     """Answer a FetchSnapshot, with size and bytes put in; POSITION_OUT_OF_RANGE for a position beyond the file."""
 
     token: Any
@@ -87,44 +83,38 @@ class ReplyWithSnapshot:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Struct, frozen=True):
     """Append batches at the log end. Fetches may read them from then on."""
 
     batches: tuple[Batch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(Struct, frozen=True):
     """Sync the log up to ``end_offset``; `Flushed` says when it is done. A later `Flush` covers an earlier one."""
 
     end_offset: int
     truncations: int
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Struct, frozen=True):
     """Cut the log off at ``offset``, durably."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteLogBefore:
+class DeleteLogBefore(Struct, frozen=True):
     """Remove segments and snapshots below this snapshot, which is on disk."""
 
     snapshot: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSnapshot:
+class WriteSnapshot(Struct, frozen=True):
     """Write the image, which has exactly the records below the offset, under this name; then `SnapshotWritten`."""
 
     snapshot: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSnapshotChunk:
+class WriteSnapshotChunk(Struct, frozen=True):
     """Keep bytes of the leader's snapshot. Position 0 begins the file anew."""
 
     snapshot: OffsetAndEpoch
@@ -132,8 +122,7 @@ class WriteSnapshotChunk:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSnapshot:
+class LoadSnapshot(Struct, frozen=True):
     """The leader's snapshot is whole: sync it, begin an empty log behind it, load it; then `SnapshotLoaded`.
 
     The log goes only after the snapshot is synced.
@@ -142,29 +131,25 @@ class LoadSnapshot:
     snapshot: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """All records below ``high_watermark`` are committed: only these are ever applied."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class BecameLeader:
+class BecameLeader(Struct, frozen=True):
     """The controller of this node is active: the first record of its epoch is committed, and so all before it."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class LostLeadership:
+class LostLeadership(Struct, frozen=True):
     """The controller of this node is active no more. Outcomes of its uncommitted records are unknown."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """The records of a `Proposed` or of an `UpgradeProposed` are ``[base_offset, end_offset)``; they hold once they are committed."""
 
     token: Any
@@ -172,8 +157,7 @@ class Accepted:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The records of a `Proposed` or of an `UpgradeProposed` were not appended; ``message`` is for people."""
 
     token: Any
@@ -181,13 +165,11 @@ class Refused:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShutDown:
+class ShutDown(Struct, frozen=True):
     """The process may end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """The process must end at once: the quorum's promises are broken, and going on would spread it."""
 
     reason: str

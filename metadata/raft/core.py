@@ -6,8 +6,9 @@ from them leaves, and answers all that has waited for a leader that leads no mor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from stratalog.metadata.quorum.quorum_state import NO_VOTER, QuorumState
 from stratalog.metadata.raft.actions import (
@@ -42,8 +43,7 @@ from stratalog.wire.topic import ZERO_UUID
 __all__ = ["Identity", "RaftCore", "durable_state"]
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """One node, for as long as its process runs."""
 
     key: ReplicaKey

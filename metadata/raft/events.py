@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from stratalog.metadata.raft.messages import Answer, OffsetAndEpoch, Request
 from stratalog.metadata.raft.voter_set import VoterSet
@@ -27,16 +28,14 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """A request has come in. ``token`` stands in the answer, which may come from a later step."""
 
     token: Any
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """The answer to a request that was sent to ``peer``."""
 
     peer: int
@@ -44,8 +43,7 @@ class Answered:
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """A request to ``peer`` has no answer: the connection is gone, or ``controller.quorum.request.timeout.ms`` over.
 
     With UNSUPPORTED_VERSION the peer has no version of the request that says what it has to say. ``refused``: its host
@@ -58,8 +56,7 @@ class Failed:
     refused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Proposed:
+class Proposed(Struct, frozen=True):
     """The controller has records to append in the epoch in which it has decided them, ``count`` of them, as one batch."""
 
     token: Any
@@ -68,8 +65,7 @@ class Proposed:
     data: Any
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradeProposed:
+class UpgradeProposed(Struct, frozen=True):
     """An administrator wants ``kraft.version`` at ``level``: UpdateFeatures. `Accepted` or `Refused` is the answer.
 
     `Accepted` has an empty range if nothing was appended: the level is there, or ``validate_only`` asks only whether it
@@ -82,8 +78,7 @@ class UpgradeProposed:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Flushed:
+class Flushed(Struct, frozen=True):
     """The sync that `Flush` has asked for is done."""
 
     end_offset: int
@@ -91,22 +86,19 @@ class Flushed:
     """As in `Flush`: a sync that began before a truncation says nothing of what was appended after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotDue:
+class SnapshotDue(Struct, frozen=True):
     """The image has all records below ``end_offset`` and should be written out."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotWritten:
+class SnapshotWritten(Struct, frozen=True):
     """A snapshot of the image is whole and synced."""
 
     snapshot: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class CleanLog:
+class CleanLog(Struct, frozen=True):
     """Retention no longer needs what is below this snapshot (``metadata.max.retention.bytes``, ``.ms``).
 
     The log may begin there already, or later: the snapshot may be gone when the event comes.
@@ -115,8 +107,7 @@ class CleanLog:
     snapshot: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotLoaded:
+class SnapshotLoaded(Struct, frozen=True):
     """The leader's snapshot is on disk in place of the log, with the voters and the level that it has."""
 
     snapshot: OffsetAndEpoch
@@ -124,18 +115,15 @@ class SnapshotLoaded:
     kraft_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed: `Raft.deadline_ms` has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(Struct, frozen=True):
     """Another voter should lead: this node will stop soon. A leader resigns, and follows the next one until it stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True):
     """The process ends. A leader hands over for ``timeout_ms`` at most; `ShutDown` says when it may go."""
 
     timeout_ms: int

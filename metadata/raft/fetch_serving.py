@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import leadership
 from stratalog.metadata.raft.actions import ReplyWithSnapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import membership
 from stratalog.metadata.raft.actions import BOOTSTRAP, LoadSnapshot, WriteSnapshotChunk

@@ -6,8 +6,9 @@ tells that to the leader by UpdateRaftVoter, once in each epoch, and the leader 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import leadership, reconfiguration
 from stratalog.metadata.raft.actions import Accepted, Refused

@@ -7,8 +7,10 @@ thousands. Kafka's rules are those of ``KafkaRaftLog`` and ``LeaderEpochFileCach
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.metadata.raft.messages import Batch, KRaftVersion, OffsetAndEpoch, Voters
 from stratalog.metadata.raft.voter_set import VoterSet
@@ -29,8 +31,7 @@ class EpochStart(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogView:
+class LogView(Struct, frozen=True):
     """One replica's log. Offsets count records; every end is exclusive."""
 
     start_offset: int = 0

@@ -6,7 +6,7 @@ answer needs no care. Kafka's ``pollFollowerAsVoter`` and ``pollFollowerAsObserv
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.metadata.raft.core import RaftCore
 from stratalog.metadata.raft.messages import (

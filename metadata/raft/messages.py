@@ -6,8 +6,9 @@ partition, ids resolved. Epochs and offsets are ints; -1 stands for "not known",
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.metadata.raft.voter_set import Endpoints, ReplicaKey, Voter, VoterSet
 from stratalog.wire.errors import ErrorCode
@@ -56,8 +57,7 @@ class OffsetAndEpoch(NamedTuple):
 NO_SNAPSHOT: Final = OffsetAndEpoch(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChange:
+class LeaderChange(Struct, frozen=True):
     """The first record of an epoch: LeaderChangeMessage."""
 
     leader_id: int
@@ -65,15 +65,13 @@ class LeaderChange:
     granting: tuple[ReplicaKey, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KRaftVersion:
+class KRaftVersion(Struct, frozen=True):
     """The level of ``kraft.version`` from here on: KRaftVersionRecord."""
 
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class Voters:
+class Voters(Struct, frozen=True):
     """The voters from here on: VotersRecord."""
 
     voters: VoterSet
@@ -82,8 +80,7 @@ class Voters:
 ControlRecord = LeaderChange | KRaftVersion | Voters
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Records ``[base_offset, end_offset)`` of one epoch: either control records or data of the controller."""
 
     base_offset: int
@@ -94,8 +91,7 @@ class Batch:
     """Opaque here: the driver's own form of the records."""
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(Struct, frozen=True):
     """A candidate asks for a vote in ``epoch``, or, with ``pre_vote``, whether it would get one in the next."""
 
     epoch: int
@@ -108,8 +104,7 @@ class VoteRequest:
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VoteAnswer:
+class VoteAnswer(Struct, frozen=True):
     """The vote, or why it was not even considered."""
 
     error: ErrorCode
@@ -119,8 +114,7 @@ class VoteAnswer:
     granted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpochRequest:
+class BeginQuorumEpochRequest(Struct, frozen=True):
     """A leader makes itself known to a voter that has not fetched from it."""
 
     epoch: int
@@ -130,8 +124,7 @@ class BeginQuorumEpochRequest:
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpochRequest:
+class EndQuorumEpochRequest(Struct, frozen=True):
     """A leader gives up; ``successors`` are the voters by how much of its log they have, most first."""
 
     epoch: int
@@ -140,8 +133,7 @@ class EndQuorumEpochRequest:
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EpochAnswer:
+class EpochAnswer(Struct, frozen=True):
     """The answer to BeginQuorumEpoch and EndQuorumEpoch."""
 
     error: ErrorCode
@@ -150,8 +142,7 @@ class EpochAnswer:
     endpoints: Endpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(Struct, frozen=True):
     """A replica asks for the records from its log end on. The offset says what it has: a voter has synced it."""
 
     epoch: int
@@ -164,8 +155,7 @@ class FetchRequest:
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchAnswer:
+class FetchAnswer(Struct, frozen=True):
     """Records, or the place where the asker's log parts from the leader's, or the snapshot to begin with."""
 
     error: ErrorCode
@@ -178,8 +168,7 @@ class FetchAnswer:
     batches: tuple[Batch, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSnapshotRequest:
+class FetchSnapshotRequest(Struct, frozen=True):
     """A replica asks for the bytes of a snapshot from ``position`` on."""
 
     epoch: int
@@ -189,8 +178,7 @@ class FetchSnapshotRequest:
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSnapshotAnswer:
+class FetchSnapshotAnswer(Struct, frozen=True):
     """Bytes ``[position, position + len(data))`` of the ``size`` that the snapshot has."""
 
     error: ErrorCode
@@ -203,8 +191,7 @@ class FetchSnapshotAnswer:
     data: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class AddVoterRequest:
+class AddVoterRequest(Struct, frozen=True):
     """An administrator, or the node itself, wants one voter more."""
 
     voter: Voter
@@ -213,16 +200,14 @@ class AddVoterRequest:
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveVoterRequest:
+class RemoveVoterRequest(Struct, frozen=True):
     """One voter less."""
 
     voter: ReplicaKey
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateVoterRequest:
+class UpdateVoterRequest(Struct, frozen=True):
     """A voter listens elsewhere, or can run other versions."""
 
     epoch: int
@@ -233,8 +218,7 @@ class UpdateVoterRequest:
 VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 
-@dataclass(frozen=True, slots=True)
-class VoterChangeAnswer:
+class VoterChangeAnswer(Struct, frozen=True):
     """The answer to all three changes of voters; ``message`` explains an error."""
 
     error: ErrorCode
@@ -244,13 +228,11 @@ class VoterChangeAnswer:
     endpoints: Endpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ApiVersionsRequest:
+class ApiVersionsRequest(Struct, frozen=True):
     """The leader asks a node that shall become a voter what it can run."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiVersionsAnswer:
+class ApiVersionsAnswer(Struct, frozen=True):
     """``kraft_versions`` is the range of ``kraft.version`` among the node's supported features."""
 
     error: ErrorCode

@@ -6,8 +6,9 @@ change waits until the first is committed, and the first of an epoch until the e
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import leadership
 from stratalog.metadata.raft.core import RaftCore

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from heapq import nsmallest
 from itertools import islice, takewhile
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.metadata.raft.messages import UNKNOWN_OFFSET
 from stratalog.metadata.raft.voter_set import ReplicaKey, VoterSet
@@ -19,8 +21,7 @@ OBSERVERS_MAX: Final = 1000
 """A leader keeps no more observers in mind than so many: anybody may fetch, under any id and directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(Struct, frozen=True):
     """One replica, voter or observer. Times are ms."""
 
     key: ReplicaKey
@@ -43,8 +44,7 @@ class Replica:
         return Replica(self.key, offset, now_ms, leader_end_offset, caught_up)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaProgress:
+class ReplicaProgress(Struct, frozen=True):
     """All replicas that have fetched from the leader in its epoch, by (id, directory)."""
 
     replicas: tuple[Replica, ...] = ()

@@ -5,8 +5,10 @@ Each role is a value; deadlines are absolute times in ms. Kafka's ``QuorumState`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stratalog.metadata.raft.messages import (
     NO_LEADER,
@@ -34,8 +36,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Votes:
+class Votes(Struct, frozen=True):
     """The answers of an election so far, by ids of voters."""
 
     granted: frozenset[int] = frozenset()
@@ -60,8 +61,7 @@ class Votes:
         return voters.ids - self.granted - self.rejected
 
 
-@dataclass(frozen=True, slots=True)
-class Unattached:
+class Unattached(Struct, frozen=True):
     """In an epoch without a leader, or with one that cannot be reached; a vote may be cast in it."""
 
     epoch: int
@@ -70,8 +70,7 @@ class Unattached:
     voted: ReplicaKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Prospective:
+class Prospective(Struct, frozen=True):
     """Asks for pre-votes: whether an election could be won, without raising the epoch (KIP-996)."""
 
     epoch: int
@@ -82,8 +81,7 @@ class Prospective:
     voted: ReplicaKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """Has voted for itself in its epoch and asks the others."""
 
     epoch: int
@@ -97,8 +95,7 @@ class Candidate:
         return NO_LEADER
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedFetch:
+class ParkedFetch(Struct, frozen=True):
     """A Fetch without news, held until there is some or its time is over."""
 
     token: Any
@@ -106,8 +103,7 @@ class ParkedFetch:
     deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class PendingChange:
+class PendingChange(Struct, frozen=True):
     """A change of the voters under way; one at a time."""
 
     token: Any
@@ -123,8 +119,7 @@ class PendingChange:
         return self.request if self.offset == UNKNOWN_OFFSET and isinstance(self.request, AddVoterRequest) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(Struct, frozen=True):
     """Elected in its epoch; appends, counts who has what, and gives up when no majority fetches."""
 
     epoch: int
@@ -156,8 +151,7 @@ class Leader:
         return self.high_watermark != UNKNOWN_OFFSET
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFetch:
+class SnapshotFetch(Struct, frozen=True):
     """A snapshot of the leader's that is being fetched."""
 
     snapshot: OffsetAndEpoch
@@ -165,8 +159,7 @@ class SnapshotFetch:
     """How many bytes have come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Follower:
+class Follower(Struct, frozen=True):
     """Fetches from the leader of its epoch."""
 
     epoch: int
@@ -188,8 +181,7 @@ class Follower:
     """An observer's last request to the leader has failed: the next one goes to a bootstrap server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resigned:
+class Resigned(Struct, frozen=True):
     """Has led this epoch and leads it no more; tells the others, so that they need not wait."""
 
     epoch: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = ["REFUSED_MS", "REFUSED_STEP_MS", "RaftTimeouts"]
 
@@ -13,8 +14,7 @@ REFUSED_STEP_MS: Final = 150
 """Longer than an election of one candidate takes on a busy machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class RaftTimeouts:
+class RaftTimeouts(Struct, frozen=True):
     """All in ms."""
 
     election_ms: int = 1000

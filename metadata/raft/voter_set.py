@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.wire.topic import ZERO_UUID, Uuid
 
@@ -34,8 +36,7 @@ class Endpoint(NamedTuple):
 Endpoints = tuple[Endpoint, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(Struct, frozen=True):
     """A voter as the newest VotersRecord has it."""
 
     key: ReplicaKey
@@ -54,8 +55,7 @@ class Voter:
         return lowest <= level <= highest
 
 
-@dataclass(frozen=True, slots=True)
-class VoterSet:
+class VoterSet(Struct, frozen=True):
     """The voters of the quorum, in the order of their ids, each id once."""
 
     voters: tuple[Voter, ...] = ()

@@ -8,8 +8,9 @@ sentences: Kafka's ``KafkaConfig.validateValues``, ``QuorumConfig``; KIP-500, KI
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from stratalog.metadata.settings.catalogue.quorum_addresses import (
     QuorumServer,
@@ -41,8 +42,7 @@ class ProcessRole(StrEnum):
     CONTROLLER = "controller"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumSettings:
+class QuorumSettings(Struct, frozen=True, kw_only=True):
     """The settings of the metadata quorum and of brokers' sessions in it, typed; the units are in the names."""
 
     voters: tuple[VoterAddress, ...]
@@ -80,8 +80,7 @@ class QuorumSettings:
         return tuple(sorted(voter.node_id for voter in self.voters))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRoles:
+class ClusterRoles(Struct, frozen=True, kw_only=True):
     """The place of a process in its cluster."""
 
     node_id: int
@@ -116,8 +115,7 @@ class ClusterRoles:
         return self.is_joinable or not self.is_combined or bool(others) or len(set(self.quorum.bootstrap_servers)) > 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerNames:
+class ListenerNames(Struct, frozen=True, kw_only=True):
     """The names of a node's listeners, in upper case."""
 
     listeners: tuple[str, ...]

@@ -7,8 +7,9 @@ effect. A listener need not exist for it. SASL settings may have a mechanism in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.metadata.settings.by_name import definitions, is_security
 from stratalog.metadata.settings.catalogue.definition import ConfigDef

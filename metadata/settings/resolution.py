@@ -9,10 +9,11 @@ the whole chain is listed here, so that the source shown is the true one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.metadata.settings.by_name import (
     client_metrics_definitions,
@@ -50,8 +51,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_GROUP_CONFIG = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
+class ConfigSynonym(Struct, frozen=True):
     """One place that gives a value; ``text`` is ``None`` where it is null or secret."""
 
     name: str
@@ -59,8 +59,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(Struct, frozen=True):
     """The value of a setting that holds, with all that DescribeConfigs says about it."""
 
     definition: ConfigDef
@@ -90,8 +89,7 @@ class ConfigEntry:
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     value: ConfigValue
     synonym: ConfigSynonym
 

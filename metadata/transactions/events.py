@@ -6,8 +6,9 @@ client of an older version translates (`stratalog.metadata.transactions.errors`)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.schema import Message
@@ -29,8 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSettings:
+class TransactionSettings(Struct, frozen=True, kw_only=True):
     """The broker settings that transactions obey. Times in milliseconds; names and defaults are Kafka's."""
 
     max_timeout_ms: int = 900_000
@@ -43,8 +43,7 @@ class TransactionSettings:
     """The cluster's transaction version, for what the coordinator ends by itself."""
 
 
-@dataclass(slots=True)
-class InitProducer:
+class InitProducer(Struct):
     """InitProducerId with a transactional id. Answered with `InitProducerIdResponse`.
 
     ``expected``: who the producer was, if it goes on after an error (KIP-360). ``ids_from``: a producer id below it is
@@ -58,8 +57,7 @@ class InitProducer:
     ids_from: int = 0
 
 
-@dataclass(slots=True)
-class AddPartitions:
+class AddPartitions(Struct):
     """The transaction will write to these partitions. Answered with ``done``."""
 
     token: Any
@@ -72,8 +70,7 @@ class AddPartitions:
     """Whether it may wait for the end of the transaction before. A broker that asks for others asks again itself."""
 
 
-@dataclass(slots=True)
-class VerifyPartitions:
+class VerifyPartitions(Struct):
     """Are these partitions in the transaction? Answered with an `AddPartitionsToTxnResponse` of one transaction."""
 
     token: Any
@@ -82,8 +79,7 @@ class VerifyPartitions:
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(slots=True)
-class EndTransaction:
+class EndTransaction(Struct):
     """Commit or abort, from the producer. Answered with `EndTxnResponse` when that is decided for good."""
 
     token: Any
@@ -93,8 +89,7 @@ class EndTransaction:
     client_version: int
 
 
-@dataclass(slots=True)
-class MarkersWritten:
+class MarkersWritten(Struct):
     """These partitions have their marker of the end that `SendMarkers` asked for, or are gone."""
 
     transactional_id: str
@@ -102,16 +97,14 @@ class MarkersWritten:
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(slots=True)
-class ProducerIdAllocated:
+class ProducerIdAllocated(Struct):
     """The answer to `AllocateProducerId`: an unused id."""
 
     request: AllocateProducerId
     producer_id: int
 
 
-@dataclass(slots=True)
-class Retire:
+class Retire(Struct):
     """The data directory went back in time: no producer of any transactional id goes on, open transactions are aborted.
 
     Answered with ``done`` when all of that is durable.
@@ -121,16 +114,14 @@ class Retire:
     done: Message
 
 
-@dataclass(slots=True)
-class Describe:
+class Describe(Struct):
     """Answered with a `DescribeTransactionsResponse` of one transaction."""
 
     token: Any
     transactional_id: str
 
 
-@dataclass(slots=True)
-class ListIds:
+class ListIds(Struct):
     """Answered with a `ListTransactionsResponse` of what passes all filters.
 
     ``states`` by name, empty for all; ``duration_ms`` below zero for all.
@@ -142,8 +133,7 @@ class ListIds:
     duration_ms: int
 
 
-@dataclass(slots=True)
-class SendMarkers:
+class SendMarkers(Struct):
     """Action: write the end of a transaction to these partitions, until it stands there.
 
     The driver reports with `MarkersWritten`, in as many parts as it likes. Asked again after a reload, so the same
@@ -157,8 +147,7 @@ class SendMarkers:
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(slots=True)
-class AllocateProducerId:
+class AllocateProducerId(Struct):
     """Action: get a producer id and say so with `ProducerIdAllocated`, or fail ``event``'s token.
 
     ``event`` is what cannot go on without; it waits in the shard.
@@ -167,8 +156,7 @@ class AllocateProducerId:
     event: InitProducer | EndTransaction | TimedOut
 
 
-@dataclass(slots=True)
-class TimedOut:
+class TimedOut(Struct):
     """The shard's own: an open transaction has taken too long. It has no token."""
 
     transactional_id: str

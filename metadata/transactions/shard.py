@@ -13,8 +13,9 @@ before it is sent away with CONCURRENT_TRANSACTIONS: the end is a few millisecon
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from stratalog.metadata.clock_jumps import ClockJumps
 from stratalog.metadata.coordination import Action, CoordinatorRecord, Now, Producer, Reply, Write
@@ -49,8 +50,7 @@ __all__ = ["TransactionShard"]
 _ONGOING: Final = TransactionStatus.ONGOING
 
 
-@dataclass(slots=True)
-class _Decided:
+class _Decided(Struct):
     """The record that decides a transaction is committed: its markers may go out."""
 
     transactional_id: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.metadata.coordination import CoordinatorRecord, Producer
 from stratalog.metadata.transactions.status import PRECEDING, TransactionStatus
@@ -45,8 +46,7 @@ class End(NamedTuple):
     last_update_ms: int
 
 
-@dataclass(slots=True, kw_only=True)
-class Transaction:
+class Transaction(Struct, kw_only=True):
     """The state of one transactional id. Times are of the wall clock, in milliseconds."""
 
     transactional_id: str

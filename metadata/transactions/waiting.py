@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from stratalog.metadata.transactions.events import AddPartitions, InitProducer
 
@@ -13,8 +14,7 @@ __all__ = ["Waiting", "WaitingEvent"]
 WaitingEvent = InitProducer | AddPartitions
 
 
-@dataclass(slots=True)
-class _One:
+class _One(Struct):
     event: WaitingEvent
     deadline_ms: int
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from sim.actors.codes import GONE, RETRIABLE
 from sim.actors.link import Caller, LinkLost
@@ -24,8 +25,7 @@ _BATCH_BYTES_MAX: Final = 1200
 """Values of one batch; the smallest segments take it."""
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(Struct):
     """A batch until its producer knows what became of it."""
 
     values: list[bytes]

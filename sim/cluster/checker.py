@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from sim.cluster.member import SESSION_SECONDS, Member
 from sim.cluster.surroundings import Surroundings
@@ -20,8 +21,7 @@ _COMPARED: Final = 4
 _TICK_SECONDS: Final = 0.001
 
 
-@dataclass(slots=True)
-class _Office:
+class _Office(Struct):
     """One epoch of the metadata log."""
 
     controller: int

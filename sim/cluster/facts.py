@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from sim.model import Violation
 from stratalog.metadata.image.configs_image import ConfigResource
@@ -14,8 +14,7 @@ SETTING = "retention.ms"
 """The setting of topics that administrators change."""
 
 
-@dataclass(slots=True)
-class TopicFacts:
+class TopicFacts(Struct):
     """One name, which only one administrator uses. ``exists`` None: the outcome of its last command is not known."""
 
     name: str
@@ -48,8 +47,7 @@ class TopicFacts:
             raise Violation(f"{where} has {SETTING}={setting} of {self.name}, not {self.setting}")
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(Struct):
     """All of a run."""
 
     topics: dict[str, TopicFacts] = field(default_factory=dict)

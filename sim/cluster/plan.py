@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 __all__ = ["Kind", "Plan", "Unclean"]
 
@@ -31,8 +33,7 @@ class Unclean(Enum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """Drawn once at the beginning of a run. Times are virtual seconds, chances in [0, 1]."""
 
     controllers: int = 3

@@ -9,8 +9,9 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from sim.cluster.admin import Admin
 from sim.cluster.checker import Checker
@@ -43,8 +44,7 @@ _LOOK_SECONDS: Final = 0.25
 _ANSWERS: Final = 10
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """How a run ended: ``problem`` is None if every promise was kept."""
 
     seed: int

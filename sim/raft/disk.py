@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct, field
 
 from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.metadata.raft.log_view import BEFORE_THE_LOG, LogView
@@ -33,12 +34,11 @@ def records_of(batch: Batch) -> list[Record]:
     return [(batch.epoch, (batch.data, at)) for at in range(batch.end_offset - batch.base_offset)]
 
 
-@dataclass(slots=True)
-class Disk:
+class Disk(Struct):
     """A directory with a log, snapshots and ``quorum-state``."""
 
     directory_id: bytes
-    bootstrap: VoterSet = VoterSet()  # noqa: RUF009 - a value
+    bootstrap: VoterSet = VoterSet()
     """The voters of the 0-0 checkpoint or of the settings; empty in a directory that has neither."""
     kraft_version: int = 1
     quorum_state: QuorumState | None = None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sim.raft.disk import Disk, decoded
 from sim.raft.invariants import Violation
@@ -51,8 +53,7 @@ def endpoints_of(node_id: int, moves: int = 0) -> Endpoints:
     return (Endpoint("CONTROLLER", f"node{node_id}", 9093 + moves),)
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(Struct, frozen=True):
     """Where an answer goes: a request of one life of a node."""
 
     node: int

@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 from zlib import crc32
+
+from msgspec import Struct, field
 
 from sim.raft.disk import Disk
 from sim.raft.faults import Faults
@@ -37,8 +38,7 @@ _KINDS: Final[dict[type, int]] = {}
 _STEPS_MAX: Final = 400_000
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """How a run ended: ``problem`` is None if every promise was kept."""
 
     seed: int

@@ -12,8 +12,10 @@ committed run that was not published finishes that first. No name is used twice,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stratalog.wire.errors import Invalid, StratalogError
 
@@ -74,8 +76,7 @@ class SpanId(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Converted offsets, what they were read from and the files that hold their rows (none, if there were no rows)."""
 
     id: SpanId
@@ -94,8 +95,7 @@ class Span:
         return sum(each.size_bytes for each in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One commit. ``name`` begins with ``seq``, the number of the head that it makes; ``rewritten`` spans are
     replaced by those of ``spans`` with the same offsets, and ``removed`` are their files.
     """
@@ -108,8 +108,7 @@ class Run:
     removed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The commit point. ``layout`` is what must be the same in every run: partitioning, isolation.
 
     ``runs`` are the names of those since the ``checkpoint``, ``publishing`` says that the last one is not published.
@@ -128,8 +127,7 @@ class Head:
     file_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """The head and the live spans by their offsets, as records of runs told them."""
 
     head: Head

@@ -7,8 +7,9 @@ and forgets what is not.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.spark.ledger.lake_table import Table
 from stratalog.spark.ledger.layout import checkpoint_key, head_key, run_key, staging_prefix

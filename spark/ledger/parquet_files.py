@@ -12,12 +12,12 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct, field
 
 from stratalog.spark.rows.schema import COLUMNS, arrow_schema
 
@@ -75,8 +75,7 @@ def write_files(
         raise
 
 
-@dataclass(slots=True)
-class _OpenFile:
+class _OpenFile(Struct):
     folder: str
     path: Path
     first: int

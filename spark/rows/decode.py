@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from stratalog.spark.rows.columns import (
     Positions,
@@ -53,8 +53,7 @@ _RECORD_COLUMNS: Final = frozenset({"key", "value", "offset", "timestamp", HEADE
 _FIELD_COLUMNS: Final = frozenset({"key", "value", HEADERS, TOMBSTONE})
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """Which records are rows: offsets in ``[start_offset, end_offset)``, and whose.
 
     ``aborted`` is None to read uncommitted data too.
@@ -84,8 +83,7 @@ class Window:
         return begun > 0 and header.base_offset <= transactions[begun - 1][1]
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """Consecutive batches whose records lie in one buffer once ``pieces``, if any, are joined."""
 
     pieces: list[bytes] = field(default_factory=list)

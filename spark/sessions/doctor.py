@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.spark.sessions.s3a_jars import COORDINATES, hadoop_version, jar_name, misfits
 
@@ -66,8 +67,7 @@ PACKAGES: Final = (*_NEEDED, *_OPTIONAL)
 """Those whose versions are asked about."""
 
 
-@dataclass(frozen=True, slots=True)
-class JavaFacts:
+class JavaFacts(Struct, frozen=True):
     """One Java that Spark might use: where it is, and its feature release, None if it does not run."""
 
     source: str
@@ -75,8 +75,7 @@ class JavaFacts:
     version: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PythonFacts:
+class PythonFacts(Struct, frozen=True):
     """The Python that executors are set to run: None if it is unknown."""
 
     path: str
@@ -86,8 +85,7 @@ class PythonFacts:
     """Whether ``PYSPARK_PYTHON`` names it; else it is Spark's default."""
 
 
-@dataclass(frozen=True, slots=True)
-class BucketFacts:
+class BucketFacts(Struct, frozen=True):
     """Result of trying the bucket: each text is empty after success, else describes the failure."""
 
     url: str
@@ -101,8 +99,7 @@ class BucketFacts:
     """Partition folders seen in the first listing; none in an empty archive."""
 
 
-@dataclass(frozen=True, slots=True)
-class MachineFacts:
+class MachineFacts(Struct, frozen=True):
     """Facts about this machine. ``packages`` has the versions of those of `PACKAGES` that are installed."""
 
     python: tuple[int, int]

@@ -12,13 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from stratalog.spark.rows.kernel import chosen_kernel
 from stratalog.spark.sessions.doctor import PACKAGES, BucketFacts, JavaFacts, MachineFacts, PythonFacts

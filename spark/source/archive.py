@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.spark.environment.garbage_pause import garbage_pause
 from stratalog.spark.rows.salvage import DamagedPart

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 from crc32c import crc32c
+from msgspec import Struct
 
 from stratalog.spark.archive_store import open_archive
 from stratalog.spark.rows.decode import AbortedTransactions, Window, decode_batches
@@ -52,8 +52,7 @@ _OPENED_AHEAD: Final = 2
 _logger = logging.getLogger("stratalog.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ReadRequest(Struct, frozen=True):
     """Settings shared by all tasks of one query; it travels with the reader."""
 
     columns: tuple[str, ...]
@@ -63,8 +62,7 @@ class ReadRequest:
     fail_on_data_loss: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedSegment:
+class OpenedSegment(Struct, frozen=True):
     """The verified tail of the object behind ``piece``; ``data`` is the whole object where it came in one GET."""
 
     piece: SegmentSlice

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from threading import Lock
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from stratalog.client.client import EARLIEST_OFFSET, LATEST_OFFSET, BrokerUnavailable, Client
 from stratalog.client.records import fetch

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from stratalog.spark.source.hot_tail import group_hot
 from stratalog.spark.source.options import OffsetBound, ReadOptions

@@ -14,9 +14,10 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from stratalog.spark.source.archive import check_found, find_manifests, is_assigned, load_unarchived
 from stratalog.spark.source.options import Subscription
@@ -44,8 +45,7 @@ _Found = TypeVar("_Found")
 _logger = logging.getLogger("stratalog.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """The manifests as they were at ``read_ms``, all of them read under ``lease``, and how far the logs go."""
 
     manifests: dict[TopicPartition, Manifest]

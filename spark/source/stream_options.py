@@ -6,8 +6,9 @@ Names and defaults of the limits are those of Spark's Kafka source.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.spark.source.option_values import duration_ms, positive
 from stratalog.spark.source.stream_plan import DELAY_MS, BatchLimits
@@ -32,8 +33,7 @@ _DISCOVERY_MS: Final = 60_000
 _TAIL_MS: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
+class StreamOptions(Struct, frozen=True):
     """Options of a stream besides those of a read."""
 
     limits: BatchLimits

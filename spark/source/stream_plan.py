@@ -8,8 +8,9 @@ in words, which the caller raises or skips.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from stratalog.spark.source.stream_offsets import Offsets
 from stratalog.tier.manifests.entry import Entry
@@ -45,8 +46,7 @@ Reach: TypeAlias = Callable[[TopicPartition, int, int], int]
 """Where so many records of a partition end that begin at an offset: no less than so many offsets further on."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
+class BatchLimits(Struct, frozen=True):
     """How many offsets a micro-batch should have. None is no limit.
 
     Fewer than ``offsets_min`` wait, but never longer than ``delay_ms_max`` after the batch before. ``offsets_max`` is

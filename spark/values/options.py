@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.spark.values.schema_registry import RegistryAccess
 from stratalog.wire.errors import Invalid
@@ -22,8 +23,7 @@ VALUE_OPTIONS: Final = (
 _OF_SCHEMAS: Final = ("Schema", "SchemaFile", "Message", "Subject")
 
 
-@dataclass(frozen=True, slots=True)
-class FieldOptions:
+class FieldOptions(Struct, frozen=True):
     """The format of keys or of values. The schema to read with is ``schema``, or is in ``file``, or is ``subject``'s."""
 
     format: str = "binary"
@@ -33,8 +33,7 @@ class FieldOptions:
     subject: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ValueOptions:
+class ValueOptions(Struct, frozen=True):
     """The formats of keys and values. With a registry, data with a schema begins with five bytes that name it."""
 
     key: FieldOptions = FieldOptions()

@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from stratalog.extras import MissingPackage
 from stratalog.spark.rows.value_types import parse_ddl, type_of_json_schema
@@ -26,8 +27,7 @@ __all__ = ["ReaderSchema", "avro_text", "descriptor_set_text", "reader_schema", 
 _PACKAGES: Final = {"avro": "fastavro", "protobuf": "protobuf"}
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderSchema:
+class ReaderSchema(Struct, frozen=True):
     """The type that values are read as. ``text`` is DDL, JSON Schema, an Avro schema or a descriptor set in base64.
 
     ``message`` names the message of Protobuf, where it is not the first.

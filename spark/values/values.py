@@ -7,11 +7,11 @@ ends the read, since what it would say is not known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec import Struct
 
 from stratalog.spark.rows.schema import arrow_schema
 from stratalog.spark.values.framing import FramedDecoder
@@ -23,8 +23,7 @@ from stratalog.spark.values.schemas import ReaderSchema, reader_schema, registry
 __all__ = ["ReadColumns", "ValueFormats", "decode_values", "raw_columns", "resolve_values"]
 
 
-@dataclass(frozen=True, slots=True)
-class ValueFormats:
+class ValueFormats(Struct, frozen=True):
     """The formats of keys and values, with the schemas to read with; it travels to the tasks.
 
     ``schemas`` are pairs of a column, ``key`` or ``value``, and its schema.
@@ -39,8 +38,7 @@ class ValueFormats:
         return kinds | {ERROR_COLUMNS[column]: pa.string() for column in kinds}
 
 
-@dataclass(frozen=True, slots=True)
-class ReadColumns:
+class ReadColumns(Struct, frozen=True):
     """The columns of a read, and the columns of the archive that they are made of; it travels to the tasks.
 
     Those in ``required`` are declared not nullable. Without ``formats`` nothing is decoded.

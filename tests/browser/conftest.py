@@ -6,10 +6,10 @@ import os
 import shutil
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.embedded import EmbeddedBroker, LoopThread
 from stratalog.broker.http.verification import Verification

@@ -1,10 +1,10 @@
 """Rule 8: after a stop that may have cost archived offsets, the archive decides where a log goes on."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.manifest import Claimant, claim

@@ -1,10 +1,12 @@
 """Readers of the archive: one GET however many wait, a cache that stays small, progress with a tiny one."""
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from stratalog.broker.archive import upload_request
 from stratalog.client.records import fetch, visible_records
 from stratalog.tier.objects.segment_object import SegmentRequest
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
@@ -15,12 +17,7 @@ from stratalog.wire.topic import TopicPartition
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Objects of many chunks: about a kilobyte each."""
-    init = SegmentRequest.__init__
-
-    def small(self, *args, **options):
-        init(self, *args, **{"chunk_bytes": 1200, **options})
-
-    monkeypatch.setattr(SegmentRequest, "__init__", small)
+    monkeypatch.setattr(upload_request, "SegmentRequest", partial(SegmentRequest, chunk_bytes=1200))
 
 
 def read_at_once(tiered, count, topic="t", partition=0):

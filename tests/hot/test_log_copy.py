@@ -4,10 +4,10 @@ import errno
 import os
 import random
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log

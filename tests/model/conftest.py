@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.json import from_bytes, to_bytes

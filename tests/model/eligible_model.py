@@ -8,7 +8,9 @@ has lost the end of its log, and one that is fenced may go on. Followers copy as
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from stratalog.hot.replica_state import ReplicaState
 from stratalog.metadata.controller.alter_partition import Member, Proposal, alter_partitions

@@ -9,8 +9,9 @@ small and each step is computed once.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.core import Identity

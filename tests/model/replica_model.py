@@ -9,9 +9,9 @@ before the first write and the comparison of histories are the shipped functions
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
+from msgspec.structs import replace
 from stratalog_rollback_model import LIFE, Rollbacks
 from stratalog_takeover_model import Takeovers
 

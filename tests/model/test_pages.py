@@ -6,10 +6,10 @@ and changes arrive late. The shipped collector works against them. Every object 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
 from stratalog.tier.manifests.garbage import Verdict, judge

@@ -11,10 +11,10 @@ told that he is fenced. A garbage collector, by the shipped judgement, works aga
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
 from stratalog.tier.manifests.garbage import Verdict, judge

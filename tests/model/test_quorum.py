@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import elections, following, leadership, reconfiguration
 from stratalog.metadata.raft.core import RaftCore

@@ -10,10 +10,10 @@ grace is one tick, a lease two or three, a session one.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.trash import RETENTION, Retention, date_trash, forget, leaving, unleased
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch

@@ -9,10 +9,10 @@ may claim, another job may strike a job off because it seems dead, and tiering m
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.trash import TIERING_OFF, trash_archive
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch

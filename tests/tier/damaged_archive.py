@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from stratalog.tier.care.verify import verify_bucket
 from stratalog.tier.care.verify_partition import VerifyOptions

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.tier.bucket.partition_folders import WHOLE_NAME_MAX, partition_folders
 from stratalog.tier.documents.keys import TOPICS_PREFIX, PartitionId, topic_key
@@ -28,8 +29,7 @@ _THREADS: Final = 16
 _GONE: Final = frozenset({"deleting", "deleted"})
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedTopic:
+class ArchivedTopic(Struct, frozen=True):
     """One topic. ``described`` says whether its ``topic.json`` could be read; without it ``configs`` is empty."""
 
     name: str
@@ -44,8 +44,7 @@ class ArchivedTopic:
         return PartitionId(self.name, self.topic_id, number)
 
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalogue(Struct, frozen=True):
     """The topics by name, and, a sentence each, what was left out or could not be read."""
 
     topics: tuple[ArchivedTopic, ...] = ()

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.tier.documents.json import LISTING_BYTES_MAX, parse_json
 from stratalog.tier.documents.keys import PartitionId, cut_groups_key, cut_key, cut_manifest_key
@@ -88,8 +89,7 @@ class CutPartition(NamedTuple):
     sha256: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """A cut. ``cluster_id`` is that of its topics.
 
     ``groups_sha256`` (hex) is that of the document with the offsets of ``group_count`` groups, empty if there is none.

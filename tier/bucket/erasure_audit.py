@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from crc32c import crc32c
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stratalog.tier.documents.json import parse_json
 from stratalog.tier.documents.keys import AUDIT_PREFIX, audit_key
@@ -28,8 +29,7 @@ _FORMAT: Final = "stratalog-erasure"
 _VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ErasedRange:
+class ErasedRange(Struct, frozen=True):
     """The offsets ``[base, end)``, from which ``records`` were erased: the objects ``old`` became ``new``."""
 
     partition: int
@@ -40,8 +40,7 @@ class ErasedRange:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
-class ErasureAudit:
+class ErasureAudit(Struct, frozen=True):
     """One erasure. ``state`` is begun, done or partial; one that stays begun was killed or failed, and may have erased some.
 
     ``keys`` and ``where`` are hashes (`hashed`), times are ms since 1970, ``held_by`` are cuts that keep old objects.

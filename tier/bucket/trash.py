@@ -14,8 +14,10 @@ No object ever returns from the trash to the live entries.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import HistoryKey, PageKey, SegmentKey, TopicKey, parse_key
 from stratalog.tier.manifests.jobs import MERGE_KIND, end_job
@@ -51,8 +53,7 @@ LOG_START_MOVED: Final = "log start moved"
 """Either of the first two, it is not known which: judged, because it may have been retention."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """The topic's retention as configured now; negative limits are none. ``live_bytes`` is what readers may still read."""
 
     retention_ms: int

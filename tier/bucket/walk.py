@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.tier.documents.keys import TOPICS_PREFIX, PartitionId, cluster_key
 from stratalog.tier.documents.unknown_fields import integer, text, topic_name
@@ -67,8 +68,7 @@ class PartitionFolder(NamedTuple):
         return PartitionId(name, self.topic.topic_id, self.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDocument:
+class TopicDocument(Struct, frozen=True):
     """Content of ``topic.json``. Without one: name as far as the folder has it, no settings."""
 
     name: str

@@ -7,10 +7,10 @@ garbage collection until an operator strikes it off. A manifest that could not b
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from stratalog.tier.care.repair_plan import RepairPlan
 from stratalog.tier.care.verify_history import read_history_copy

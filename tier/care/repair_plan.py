@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.erasure_audit import replaced_objects
 from stratalog.tier.bucket.walk import PartitionFolder
@@ -81,8 +82,7 @@ class _Evidence(NamedTuple):
     """The copy that it is, if it is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepairPlan:
+class RepairPlan(Struct, frozen=True):
     """The repair of one partition.
 
     ``base`` is the manifest that the new one follows; ``chain.entries`` are the new one's entries, ``added`` those that

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from stratalog.tier.bucket.catalogue import ArchivedTopic, read_catalogue
 from stratalog.tier.bucket.walk import PartitionFolder, TopicFolder, iter_clusters
@@ -34,8 +35,7 @@ _UNTRUSTED: Final = 1 << 62
 """Later than any clock: for a restore nothing is under way any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(Struct, frozen=True):
     """One partition. ``manifest`` has number 0 if nothing was ever archived; ``repair`` is how it was rebuilt, if so."""
 
     partition: PartitionId
@@ -55,8 +55,7 @@ class PartitionState:
         return max(epochs)
 
 
-@dataclass(frozen=True, slots=True)
-class BucketState:
+class BucketState(Struct, frozen=True):
     """A cluster as its bucket remembers it. ``incarnation`` is the highest that was seen, -1 if none was."""
 
     cluster_id: str

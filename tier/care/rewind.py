@@ -8,8 +8,10 @@ back; that is safe because the cut's pin has held them there (rule 9).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.cuts import Cut, CutPartition
 from stratalog.tier.care.takeover import raise_incarnation
@@ -30,8 +32,7 @@ __all__ = ["CutTarget", "read_cut_target", "rewind_partition", "rewound"]
 REWOUND: Final = "rewound to a cut"
 
 
-@dataclass(frozen=True, slots=True)
-class CutTarget:
+class CutTarget(Struct, frozen=True):
     """The state that one partition goes back to: the entries ``[log_start_offset, end)`` of the cut.
 
     ``end`` is the border of an object, at or behind the end that the cut has.

@@ -6,7 +6,7 @@ the mark of one of them.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.tier.care.repair import apply_repair
 from stratalog.tier.care.restore_plan import PartitionState

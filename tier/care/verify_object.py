@@ -30,7 +30,7 @@ __all__ = ["entry_differences", "verify_object_bytes"]
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 _NOT_IN_FOOTER: Final = frozenset({"size_bytes", "crc32c", "key", "unknown", "sealed_ms", "uploaded_ms", "broker_id"})
 """Fields that the footer lacks, or holds without consequence."""
-_COMPARED: Final = tuple(name for name in Entry.__slots__ if name not in _NOT_IN_FOOTER)
+_COMPARED: Final = tuple(name for name in Entry.__struct_fields__ if name not in _NOT_IN_FOOTER)
 
 
 def entry_differences(entry: Entry, footer: Entry) -> str:

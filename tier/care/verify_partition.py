@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.tier.bucket.walk import PartitionFolder
 from stratalog.tier.care.verify_history import check_history
@@ -43,8 +44,7 @@ class VerifyOptions(NamedTuple):
     deep: bool = False
 
 
-@dataclass(slots=True)
-class PartitionReport:
+class PartitionReport(Struct):
     """Objects checked, and findings; ``untold`` counts findings beyond those listed."""
 
     partition: PartitionId

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.tier.documents.unknown_fields import UnknownFields, integer, keep_unknown, restore_unknown, text
 from stratalog.wire.errors import Corrupt, Invalid
@@ -20,8 +21,7 @@ class LeaderEpoch(NamedTuple):
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One ``.seg`` object: the offsets ``[base, end)`` of one partition.
 
     ``epoch`` is the leader epoch of the uploader, ``epochs`` are those of the batches inside. ``crc32c`` covers the

@@ -12,8 +12,9 @@ takes an archive over reads its manifest. Those as of a cut stay all the same, b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import HistoryKey, parse_key
 from stratalog.tier.manifests.garbage import old_enough

@@ -7,8 +7,10 @@ moment it is listed, its inputs and its object are protected from removal; only 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.manifests.manifest import Manifest, check_claim, successor, trashed_entry
@@ -39,8 +41,7 @@ class JobRefused(Invalid):
     """The job may not go on: it is not listed, or something that it needs has changed. Strike it off and start anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageRewrite:
+class PageRewrite(Struct, frozen=True):
     """How a swap changes pages: ``replaced`` go, one page with ``entries`` comes, ``inline`` is what stays inline.
 
     The newest entry is always inline: a restart of the log behind it reads no page. ``entries`` may be none.

@@ -9,11 +9,12 @@ else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from crc32c import crc32c
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.tier.documents.json import parse_json
 from stratalog.tier.documents.keys import LEASES_PREFIX, lease_key
@@ -63,8 +64,7 @@ class LeaseExpired(Invalid):
     """The lease ran out before it was renewed: what it protected may be gone. Plan the read again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """One reader's word that it may still read what was live at ``created_ms``, until ``expires_ms``.
 
     ``holder`` is for people. Times are by the reader's clock.

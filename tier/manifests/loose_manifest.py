@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import Entry, entry_from_fields
@@ -17,8 +17,7 @@ from stratalog.wire.errors import Corrupt
 __all__ = ["LooseManifest", "page_entries", "read_loosely"]
 
 
-@dataclass(frozen=True, slots=True)
-class LooseManifest:
+class LooseManifest(Struct, frozen=True):
     """The bytes that the store holds under a manifest's key.
 
     ``manifest`` is None if nothing is there (``raw`` is then empty) or it cannot be read (``fault`` says why).

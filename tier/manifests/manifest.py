@@ -8,8 +8,10 @@ steps these very functions. Rules: ``docs/safety.md``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.documents.unknown_fields import UnknownFields
@@ -111,8 +113,7 @@ class ManifestFull(Invalid):
     """The manifest holds as many entries as it may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """The state of one partition's archive.
 
     A partition without a manifest is ``Manifest(partition)``: number 0, without a claim. ``remote_end`` is the end
@@ -136,7 +137,7 @@ class Manifest:
     high_watermark: int = -1
     last_stable_offset: int = -1
     leader_epochs: tuple[LeaderEpoch, ...] = ()
-    totals: Totals = Totals()  # noqa: RUF009 - immutable
+    totals: Totals = Totals()
     pages: tuple[PageRef, ...] = ()
     entries: tuple[Entry, ...] = ()
     trash: tuple[TrashEntry, ...] = ()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from crc32c import crc32c
+from msgspec import Struct
+from msgspec.structs import replace
 
 import stratalog
 from stratalog.tier.documents.keys import PartitionId
@@ -37,8 +38,7 @@ class ManifestContended(Retriable):
     """Other writers won every round of the compare-and-swap: try again later."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredManifest:
+class StoredManifest(Struct, frozen=True):
     """A manifest as the store held it. ``version`` is empty and ``raw`` too for a partition that has none yet."""
 
     manifest: Manifest

@@ -8,11 +8,11 @@ twice, and a manifest of a million entries names some dozens of pages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import zstandard
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from stratalog.tier.documents.json import DOCUMENT_BYTES_MAX, decompressed, parse_json
 from stratalog.tier.documents.keys import PartitionId

@@ -7,8 +7,9 @@ Pure and immutable. They are changed in `tier.manifests.manifest`, `tier.manifes
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.tier.documents.unknown_fields import UnknownFields
 from stratalog.tier.manifests.entry import Entry
@@ -106,8 +107,7 @@ class CommitNote(NamedTuple):
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class TrashEntry:
+class TrashEntry(Struct, frozen=True):
     """An object that is no longer served. ``since_ms`` is -1 until a later change has dated it (rule 9).
 
     For `PAGE_KIND`, ``key`` is a page without live entries: it stands for the page and for the objects of
@@ -129,8 +129,7 @@ class TrashEntry:
     unknown: UnknownFields = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PageRef:
+class PageRef(Struct, frozen=True):
     """An immutable object with older entries, those of offsets ``[first, end)``, written by the change ``seq``.
 
     ``dead_count`` leading entries of its ``entry_count`` are no longer live; ``live_first`` is the base of the first
@@ -158,8 +157,7 @@ class PageRef:
     unknown: UnknownFields = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A rewriting job in progress (rule 9): the entries ``inputs`` are to be replaced by an object with its uuid.
 
     While it is listed, its inputs and its own object are protected, whatever the clock says: ``expires_ms`` only says
@@ -174,8 +172,7 @@ class Job:
     unknown: UnknownFields = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A cut that needs the offsets ``[log_start_offset, remote_end)`` as they were when it was made (rule 9).
 
     ``seq`` is the number of the change that pinned: trash of later changes is what it may need.
@@ -189,8 +186,7 @@ class Pin:
     unknown: UnknownFields = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryRef:
+class HistoryRef(Struct, frozen=True):
     """A full copy of the manifest numbered ``seq``; ``sha256`` (hex) is that of its bytes before compression.
 
     The copy names its own predecessor: together they are a chain back to the first page, or to the copy numbered

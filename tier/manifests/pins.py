@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.manifest import Manifest, successor
 from stratalog.tier.manifests.parts import Pin

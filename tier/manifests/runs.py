@@ -9,8 +9,9 @@ swaps nothing in.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.manifests.jobs import JOBS_MAX, JobRefused, PageRewrite, list_job, swap

@@ -8,7 +8,7 @@ records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Manifest
@@ -34,8 +34,7 @@ class SecondTimeline(StratalogError):
         return self.message
 
 
-@dataclass(frozen=True, slots=True)
-class MadeClaims:
+class MadeClaims(Struct, frozen=True):
     """The ids under which this data directory has claimed archives: all of them since ``since_ms``, perhaps fewer before.
 
     So an unknown claim under a lower epoch proves something only if it was made since then. With ``since_ms`` below 0 no
@@ -46,8 +45,7 @@ class MadeClaims:
     since_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BatchMark:
+class BatchMark(Struct, frozen=True):
     """Identifies a batch by its offsets ``[base, end)`` and its CRC-32C, which covers all bytes behind itself."""
 
     base: int
@@ -55,8 +53,7 @@ class BatchMark:
     crc: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLastBatch:
+class ReadLastBatch(Struct, frozen=True):
     """A command: read the mark of the last batch of an object. Its report is `LastBatchRead`."""
 
     partition: PartitionId

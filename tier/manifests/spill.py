@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from stratalog.tier.documents.json import decompressed
 from stratalog.tier.documents.keys import PartitionId

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
@@ -46,8 +47,7 @@ class RemoteSegment(NamedTuple):
     aborted_count: int
 
 
-@dataclass(slots=True)
-class PackedEntries:
+class PackedEntries(Struct):
     """Columns of entries in offset order. ``keys`` holds only those that do not follow from the other columns."""
 
     bases: array[int] = field(default_factory=lambda: array("q"))
@@ -187,8 +187,7 @@ def _fill(packed: PackedEntries, partition: PartitionId, fields: Sequence[Mappin
             packed.keys[uuid_parse(name)] = loc[1:] if loc.startswith("/") else partition.prefix + loc
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestView:
+class ManifestView(Struct, frozen=True):
     """A manifest as the broker sees it.
 
     ``entries`` are those from offset ``entries_from`` on; what the broker holds before that offset is unchanged,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 __all__ = ["LookAtBucket", "SignBucket"]
 
 
-@dataclass(frozen=True, slots=True)
-class LookAtBucket:
+class LookAtBucket(Struct, frozen=True):
     """Read which bucket this is, and what it knows of a cluster's broker; answered by `BucketSeen`.
 
     ``broker`` names one broker in one incarnation of the cluster (`tier.work.bucket_identity.broker_name`).
@@ -18,8 +17,7 @@ class LookAtBucket:
     broker: str
 
 
-@dataclass(frozen=True, slots=True)
-class SignBucket:
+class SignBucket(Struct, frozen=True):
     """Give the bucket an identity if it has none, and note this start of the broker; answered by `BucketSeen`.
 
     The note is written over none but one of ``known_starts``.

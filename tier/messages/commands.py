@@ -7,8 +7,9 @@ uuids are chosen by the broker, times are the broker's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from stratalog.tier.bucket.trash import Retention
 from stratalog.tier.documents.keys import TOPICS_PREFIX, PartitionId
@@ -111,8 +112,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Raise the manifest's claim (rule 1); answered by `ManifestRead`, `FencedReport`, failures.
 
     ``start_offset`` is the local log's first batch border, where an archive that does not exist yet begins.
@@ -131,8 +131,7 @@ class Claim:
     made: MadeClaims | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
+class Upload(Struct, frozen=True):
     """Build, verify, PUT and HEAD one object; answered by `UploadDone`, `CorruptReport`, failures.
 
     ``storage_class`` is S3's, empty for the bucket's own.
@@ -144,8 +143,7 @@ class Upload:
     storage_class: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """Add uploaded ranges by compare-and-swap; answered by `ManifestRead`, `FencedReport`, `MovedReport`, failures.
 
     ``kept_history`` says which copies of earlier manifests stay; None for all.
@@ -161,8 +159,7 @@ class Commit:
     kept_history: KeptHistory | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBack:
+class ReadBack(Struct, frozen=True):
     """Read the manifest and HEAD each object of ``[start, end)`` (rule 4); answered by `VerifiedUpTo`, `FencedReport`.
 
     A leader gives its ``claimant``, which the manifest must carry; a follower gives ``None``, and the manifest must
@@ -177,8 +174,7 @@ class ReadBack:
     heads_max: int = 64
 
 
-@dataclass(frozen=True, slots=True)
-class ReadManifest:
+class ReadManifest(Struct, frozen=True):
     """Read the manifest unless it still has ``known_version``; answered by `ManifestRead` or `ManifestUnchanged`."""
 
     partition: PartitionId
@@ -186,8 +182,7 @@ class ReadManifest:
     known_end: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SetLogStart:
+class SetLogStart(Struct, frozen=True):
     """Move the archive's log start; answered like `Commit`. See `tier.manifests.manifest.set_log_start`."""
 
     partition: PartitionId
@@ -199,8 +194,7 @@ class SetLogStart:
     known_end: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyTrash:
+class EmptyTrash(Struct, frozen=True):
     """Delete what may leave the trash now, then forget it (rule 9); answered by `TrashEmptied`, `FencedReport`, failures.
 
     ``retention`` is that of the topic now; None if there is nothing to judge by. Repeated after a lost answer it
@@ -215,8 +209,7 @@ class EmptyTrash:
     items_max: int = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class TrashArchive:
+class TrashArchive(Struct, frozen=True):
     """Claim, move the whole archive to the trash and mark it as deleted; answered by `ManifestRead`, `FencedReport`."""
 
     partition: PartitionId
@@ -226,8 +219,7 @@ class TrashArchive:
     cluster_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BeginAgain:
+class BeginAgain(Struct, frozen=True):
     """Archive again from ``offset`` on, after `TrashArchive`; answered by `ManifestRead`, `FencedReport`."""
 
     partition: PartitionId
@@ -236,8 +228,7 @@ class BeginAgain:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveArchive:
+class RemoveArchive(Struct, frozen=True):
     """Empty the trash of a deleted topic's archive, then remove all that is left of it, the manifest last.
 
     Answered by `ArchiveRemoved`, `FencedReport`, failures. Repeat it until it says that nothing is left.
@@ -249,16 +240,14 @@ class RemoveArchive:
     grace_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveTopicDocument:
+class RemoveTopicDocument(Struct, frozen=True):
     """Remove a deleted topic's ``topic.json`` if nothing else of the topic is left; answered by `Written`."""
 
     topic: str
     topic_id: Uuid
 
 
-@dataclass(frozen=True, slots=True)
-class MergeObjects:
+class MergeObjects(Struct, frozen=True):
     """Make one object of the oldest small neighbours, if there are enough; answered by `ObjectsMerged`, failures.
 
     ``uuid`` is the job's and the object's; ``objects_min`` and ``bytes_max`` are those of `tier.planning.merge_plan`.
@@ -275,16 +264,14 @@ class MergeObjects:
     storage_class: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkFill:
+class ChunkFill(Struct, frozen=True):
     """One chunk to fetch, and the file it goes to."""
 
     chunk: Chunk
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class FillChunks:
+class FillChunks(Struct, frozen=True):
     """Fetch neighbouring chunks of one object by one GET into cache files; answered by `ChunksFilled`.
 
     ``chunks`` are one or a few, in order, without a gap. ``index_interval_bytes`` is the distance of the
@@ -298,15 +285,13 @@ class FillChunks:
     sync: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ScanCache:
+class ScanCache(Struct, frozen=True):
     """Look through the cache's directory, which need not exist; answered by `CacheScanned`."""
 
     directory: str
 
 
-@dataclass(frozen=True, slots=True)
-class FindTimestamp:
+class FindTimestamp(Struct, frozen=True):
     """Find the first record of one object with at least this timestamp and offset; answered by `TimestampFound`."""
 
     partition: PartitionId
@@ -316,8 +301,7 @@ class FindTimestamp:
     end_offset: int = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFooter:
+class ReadFooter(Struct, frozen=True):
     """Read footer and chunk table; answered by `FooterRead`.
 
     With ``path``, the chunk that holds ``offset`` as well, as `FillChunks` would: its file's path is what stands there
@@ -330,24 +314,21 @@ class ReadFooter:
     path: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAborted:
+class ReadAborted(Struct, frozen=True):
     """Read the aborted transactions of one object; answered by `AbortedRead`."""
 
     partition: PartitionId
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRestartState:
+class ReadRestartState(Struct, frozen=True):
     """Read what a log restarting behind this object needs (rule 8); answered by `RestartStateRead`."""
 
     partition: PartitionId
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBoundedView:
+class ReadBoundedView(Struct, frozen=True):
     """Read the part of a partition that lies below an offset, or below the first record of a time; `BoundedViewRead`.
 
     It reads the live manifest, or the copy under ``key`` that a cut has pinned, whose hash is ``sha256`` (hex).
@@ -360,23 +341,20 @@ class ReadBoundedView:
     sha256: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCut:
+class ReadCut(Struct, frozen=True):
     """Read the complete cut called ``key`` that a topic belongs to; answered by `CutRead` or `MissingReport`."""
 
     key: str
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCatalogue:
+class ReadCatalogue(Struct, frozen=True):
     """Read which topics the bucket holds below ``key``, a prefix; answered by `CatalogueRead`."""
 
     key: str = TOPICS_PREFIX
 
 
-@dataclass(frozen=True, slots=True)
-class WriteProjection:
+class WriteProjection(Struct, frozen=True):
     """Write a small JSON document (``topic.json``, ``cluster.json``, ``format.json``) until it is equal; `Written`."""
 
     key: str

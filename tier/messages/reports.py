@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from stratalog.tier.bucket.catalogue import Catalogue
 from stratalog.tier.bucket.cuts import Cut
@@ -49,15 +50,13 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestRead:
+class ManifestRead(Struct, frozen=True):
     """The manifest after the command."""
 
     view: ManifestView
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectsMerged:
+class ObjectsMerged(Struct, frozen=True):
     """``object_count`` small objects are one of ``data_bytes`` now; none, if there were too few of them."""
 
     view: ManifestView
@@ -65,29 +64,25 @@ class ObjectsMerged:
     data_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestUnchanged:
+class ManifestUnchanged(Struct, frozen=True):
     """The manifest still has this version."""
 
     version: Version
 
 
-@dataclass(frozen=True, slots=True)
-class UploadDone:
+class UploadDone(Struct, frozen=True):
     """The object is complete and was checked; nothing names it yet."""
 
     uploaded: Uploaded
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedUpTo:
+class VerifiedUpTo(Struct, frozen=True):
     """Everything of the asked range below ``offset`` is in the manifest, and HEAD agreed with it."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FilledChunk:
+class FilledChunk(Struct, frozen=True):
     """One chunk is on the disk, checked: from byte ``start`` of the file ``path`` on.
 
     That is a file of its own in the cache, or, if ``shared``, the archived object itself, which must not be removed.
@@ -106,8 +101,7 @@ class FilledChunk:
     shared: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChunksFilled:
+class ChunksFilled(Struct, frozen=True):
     """All chunks asked for, in order; none if the cache's disk is full.
 
     ``free_bytes`` are free on that disk; -1 if nothing was written.
@@ -118,16 +112,14 @@ class ChunksFilled:
     free_bytes: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CacheScanned:
+class CacheScanned(Struct, frozen=True):
     """Names and lengths of the regular files in the cache's directory, written longest ago first."""
 
     files: tuple[tuple[str, int], ...]
     free_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimestampFound:
+class TimestampFound(Struct, frozen=True):
     """The record; ``offset`` is -1 if the object has none."""
 
     timestamp_ms: int = -1
@@ -135,8 +127,7 @@ class TimestampFound:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FooterRead:
+class FooterRead(Struct, frozen=True):
     """``chunks`` are the rows of the chunk table, as `ChunkTable.from_bytes` takes them.
 
     ``filled`` is the ``number``-th of them, if it was asked for and could be had.
@@ -149,16 +140,14 @@ class FooterRead:
     filled: FilledChunk | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedRead:
+class AbortedRead(Struct, frozen=True):
     """All aborted transactions that overlap the object."""
 
     key: str
     aborted: tuple[AbortedTransaction, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RestartStateRead:
+class RestartStateRead(Struct, frozen=True):
     """Leader epochs and Kafka producer snapshot as of the object's end."""
 
     key: str
@@ -166,8 +155,7 @@ class RestartStateRead:
     producer_snapshot: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(Struct, frozen=True):
     """The last part of a view that ends inside a chunk: batches of the offsets ``[base, end)``, ready to be served.
 
     They come from the chunk numbered ``chunk_count`` of the object ``key``; those before it belong to the view as they
@@ -185,8 +173,7 @@ class Tail:
     latest_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BoundedViewRead:
+class BoundedViewRead(Struct, frozen=True):
     """A manifest cut off at ``end_offset``, or where the tail begins.
 
     ``covered`` is False where the archive does not reach as far as was asked for: more may belong to the view.
@@ -198,8 +185,7 @@ class BoundedViewRead:
     tail: Tail | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BucketSeen:
+class BucketSeen(Struct, frozen=True):
     """The bucket's identity, whether the cluster has archived there, and the last start that its broker noted.
 
     Texts are empty where the bucket says nothing.
@@ -210,29 +196,25 @@ class BucketSeen:
     start_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogueRead:
+class CatalogueRead(Struct, frozen=True):
     """The topics of the bucket."""
 
     catalogue: Catalogue
 
 
-@dataclass(frozen=True, slots=True)
-class CutRead:
+class CutRead(Struct, frozen=True):
     """A complete cut."""
 
     cut: Cut
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """The store holds the document as asked."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrashEmptied:
+class TrashEmptied(Struct, frozen=True):
     """Objects removed from the trash, and those left in it.
 
     ``next_ms`` is when the grace of the next item ends, None if none is dated. ``claim_needed``: there is something
@@ -253,8 +235,7 @@ class TrashEmptied:
     job_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveRemoved:
+class ArchiveRemoved(Struct, frozen=True):
     """``left_count`` objects of the archive, the manifest among them, have to wait; 0: nothing is left of it.
 
     ``problem`` is why something cannot go.
@@ -264,54 +245,47 @@ class ArchiveRemoved:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FencedReport:
+class FencedReport(Struct, frozen=True):
     """A higher claim exists: stand down."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class LastBatchRead:
+class LastBatchRead(Struct, frozen=True):
     """The last batch of an object; None if a compaction or an erasure has written it anew."""
 
     key: str
     batch: BatchMark | None
 
 
-@dataclass(frozen=True, slots=True)
-class SecondTimelineReport:
+class SecondTimelineReport(Struct, frozen=True):
     """The manifest was claimed, under ``leader_epoch``, by a run that this data directory does not know."""
 
     message: str
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class LostReport:
+class LostReport(Struct, frozen=True):
     """The bucket does not hold the archive that is known to exist: change nothing until it does."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class MovedReport:
+class MovedReport(Struct, frozen=True):
     """The archive ends at ``remote_end``, not where the command assumed."""
 
     remote_end: int
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class MissingReport:
+class MissingReport(Struct, frozen=True):
     """The object is gone: read the manifest again, it may have been replaced or removed by retention."""
 
     key: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class CorruptReport:
+class CorruptReport(Struct, frozen=True):
     """Bytes fail their check. ``place`` is a local path or an object's key; ``offset`` -1 means unknown."""
 
     partition: PartitionId | None
@@ -321,8 +295,7 @@ class CorruptReport:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class FailedReport:
+class FailedReport(Struct, frozen=True):
     """The command failed. When ``retriable``, it may have been carried out all the same: send it again.
 
     ``local``: it was the broker's own disk that failed, the bucket is not in question.

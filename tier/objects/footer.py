@@ -14,11 +14,12 @@ One GET of the last 64 KiB gives footer and chunk table of an object of any perm
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from stratalog.tier.documents.json import parse_json
 from stratalog.tier.documents.keys import PartitionId
@@ -88,8 +89,7 @@ class Trailer(NamedTuple):
     magic: bytes = MAGIC
 
 
-@dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(msgspec.Struct, frozen=True):
     """An object's description of itself.
 
     ``entry`` is what the manifest will say; its ``size_bytes`` and ``crc32c`` (which cover the footer too) are not

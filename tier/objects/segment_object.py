@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+import msgspec
 from crc32c import crc32c
 
 from stratalog.tier.documents.keys import PartitionId
@@ -73,8 +73,7 @@ class CorruptSource(Corrupt):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRequest:
+class SegmentRequest(msgspec.Struct, frozen=True):
     """The object to build: the offsets ``[base, end)``, whose batches are exactly ``source``, in order.
 
     ``leader_epochs`` is the partition's whole history, oldest first (empty: taken from the batches);
@@ -107,8 +106,7 @@ class SegmentRequest:
         return self.partition.segment_key(self.base, self.end, self.epoch, self.uuid)
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltSegment:
+class BuiltSegment(msgspec.Struct, frozen=True):
     """A verified object, ready to upload: ``source`` in order is its bytes, ``entry.crc32c`` covers them all."""
 
     entry: Entry

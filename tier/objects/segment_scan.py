@@ -6,10 +6,10 @@ did not read, check and count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from crc32c import crc32c
+from msgspec import Struct, field
 
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.objects.chunk_table import CHUNK_BYTES, Chunk, ChunkTable
@@ -29,8 +29,7 @@ _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 Buffer = bytes | bytearray | memoryview
 
 
-@dataclass(slots=True)
-class SegmentScan:
+class SegmentScan(Struct):
     """Accumulates the range ``[base, end)``; feed it every batch in order, then call :meth:`finish`.
 
     ``compacted`` allows holes between and inside batches.

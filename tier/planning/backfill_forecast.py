@@ -7,7 +7,8 @@ its object, and its chunks by runs, unless the object is so small that it comes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.objects.chunk_table import ChunkTable
@@ -34,8 +35,7 @@ TASK_BYTES = 256 << 20
 TableOf = Callable[[Entry], ChunkTable]
 
 
-@dataclass(slots=True)
-class BackfillForecast:
+class BackfillForecast(Struct):
     """One partition's share: ``usage`` without the manifest, which the driver has read by then."""
 
     partition: TopicPartition

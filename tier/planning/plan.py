@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final
+
+from msgspec import Struct
 
 from stratalog.tier.manifests.lifecycle import RangeEvent, RangeState
 from stratalog.tier.planning.plan_events import (
@@ -69,8 +70,7 @@ class Phase(Enum):
     FENCED = "fenced"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanSettings:
+class PlanSettings(Struct, frozen=True):
     """At most ``uploads_max`` uploads at a time."""
 
     uploads_max: int = 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 __all__ = [
     "Action",
@@ -42,8 +43,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class RangeRef:
+class RangeRef(Struct, frozen=True):
     """One upload attempt of the offsets ``[base, end)``. The attempt number never repeats within a plan."""
 
     base: int
@@ -54,16 +54,14 @@ class RangeRef:
 # Events.
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(Struct, frozen=True):
     """A local segment ``[base, end)`` was frozen; segments come in offset order."""
 
     base: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """Exclusive ends of the offsets that are committed, decided, on disk, and past the copy lag."""
 
     high_watermark: int
@@ -72,133 +70,114 @@ class Progress:
     eligible_end: int = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Struct, frozen=True):
     """The manifest carries our claim; its archive ends at ``remote_end``."""
 
     remote_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimWanted:
+class ClaimWanted(Struct, frozen=True):
     """The manifest needs a change without a copy: a log start, the trash."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimFailed:
+class ClaimFailed(Struct, frozen=True):
     """The store did not answer the claim. ``jitter`` is a random number in ``[0, 1)``."""
 
     jitter: float
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonBegun:
+class ComparisonBegun(Struct, frozen=True):
     """A comparison of log and archive has begun: the plan writes nothing until `Compared`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """The comparison is over; the log may have begun again. It begins at ``local_start`` on the local disk."""
 
     local_start: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveLost:
+class ArchiveLost(Struct, frozen=True):
     """A reply said that the bucket does not hold the known archive. ``jitter`` as in `ClaimFailed`."""
 
     reason: str
     jitter: float
 
 
-@dataclass(frozen=True, slots=True)
-class FencedOut:
+class FencedOut(Struct, frozen=True):
     """A reply said that a higher claim exists."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class UploadDone:
+class UploadDone(Struct, frozen=True):
     """The object of this attempt is complete and was checked by HEAD."""
 
     ref: RangeRef
 
 
-@dataclass(frozen=True, slots=True)
-class UploadFailed:
+class UploadFailed(Struct, frozen=True):
     """The attempt failed and may be repeated under a new key."""
 
     ref: RangeRef
     jitter: float
 
 
-@dataclass(frozen=True, slots=True)
-class UploadCorrupt:
+class UploadCorrupt(Struct, frozen=True):
     """The local bytes of the range fail their check."""
 
     ref: RangeRef
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommitDone:
+class CommitDone(Struct, frozen=True):
     """The manifest names all ranges below ``remote_end``."""
 
     remote_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitFailed:
+class CommitFailed(Struct, frozen=True):
     """The commit may or may not have been made: it is sent again, and recognised by its uuids."""
 
     jitter: float
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteEndMoved:
+class RemoteEndMoved(Struct, frozen=True):
     """The archive has another end than the plan believed: a commit was refused, or the log start moved past it."""
 
     remote_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBackDone:
+class ReadBackDone(Struct, frozen=True):
     """Under our claim the manifest was read back, and HEAD agreed for every object below ``verified_end``."""
 
     verified_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBackFailed:
+class ReadBackFailed(Struct, frozen=True):
     """The read-back did not finish and permits no eviction."""
 
     jitter: float
 
 
-@dataclass(frozen=True, slots=True)
-class Evicted:
+class Evicted(Struct, frozen=True):
     """The local log now starts at ``local_start``."""
 
     local_start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(Struct, frozen=True):
     """Whether this topic is to be copied (``remote.storage.enable`` and not ``remote.log.copy.disable``)."""
 
     copy_enabled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Throttled:
+class Throttled(Struct, frozen=True):
     """The byte budget for copying is spent until ``until_ms``."""
 
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed. ``resumes``: requests that failed may succeed now, and wait no longer."""
 
     resumes: bool = False
@@ -232,64 +211,55 @@ Event: TypeAlias = (
 # Actions.
 
 
-@dataclass(frozen=True, slots=True)
-class SendClaim:
+class SendClaim(Struct, frozen=True):
     """Raise the manifest's claim to ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendUpload:
+class SendUpload(Struct, frozen=True):
     """Build and upload this range under a key of its own."""
 
     ref: RangeRef
 
 
-@dataclass(frozen=True, slots=True)
-class SendCommit:
+class SendCommit(Struct, frozen=True):
     """Commit these consecutive uploaded attempts by one compare-and-swap."""
 
     refs: tuple[RangeRef, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SendReadBack:
+class SendReadBack(Struct, frozen=True):
     """Read the manifest back and HEAD the objects of ``[start, end)``."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class EvictBelow:
+class EvictBelow(Struct, frozen=True):
     """Local retention may now delete below ``offset``; the local log start moves before the files go."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class StandDown:
+class StandDown(Struct, frozen=True):
     """A newer owner exists; this plan has stopped."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportLost:
+class ReportLost(Struct, frozen=True):
     """The archive is not in the bucket: uploads and evictions stop until a claim finds it again."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportGap:
+class ReportGap(Struct, frozen=True):
     """The local log starts at ``local_start``, beyond the archive's end: nothing can be copied until this is settled."""
 
     remote_end: int
     local_start: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportQuarantine:
+class ReportQuarantine(Struct, frozen=True):
     """The range is corrupt: it and everything behind it stays out of the archive."""
 
     base: int

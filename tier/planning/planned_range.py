@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from stratalog.tier.manifests.lifecycle import RangeEvent, RangeState, advance
 from stratalog.tier.planning.plan_events import RangeRef
@@ -11,8 +11,7 @@ from stratalog.tier.stores.backoff import Backoff
 __all__ = ["PlannedRange"]
 
 
-@dataclass(slots=True)
-class PlannedRange:
+class PlannedRange(Struct):
     """The offsets ``[base, end)`` and the latest attempt to upload them."""
 
     base: int

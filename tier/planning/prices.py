@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from stratalog.wire.errors import Invalid
 
@@ -21,8 +23,7 @@ _PER: Final = 1000
 FREE_SCHEMES: Final = ("file", "memory")
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Requests and bytes as a store bills them. A ``read`` is a GET or a HEAD, a ``write`` a PUT, POST or part."""
 
     reads: int = 0
@@ -42,8 +43,7 @@ class Usage:
 NOTHING_USED: Final = Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class PriceTable:
+class PriceTable(Struct, frozen=True):
     """The prices of one store; requests per 1000, bytes per GB of ``gb_bytes``."""
 
     name: str

@@ -7,23 +7,22 @@ check is made after the claim, on the manifest that carries it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from stratalog.tier.manifests.entry import LeaderEpoch
 
 __all__ = ["Keep", "RestartAt", "lineage", "must_reconcile", "reconcile"]
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(Struct, frozen=True):
     """The local log agrees with the archive: go on, reading from ``log_start_offset``."""
 
     log_start_offset: int
     remote_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class RestartAt:
+class RestartAt(Struct, frozen=True):
     """Quarantine the local data and start an empty log at ``offset``, the remote end.
 
     It begins with ``leader_epochs``, and with the producer snapshot in the object ``snapshot_key`` (``None``: the

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.objects.chunk_table import CHUNK_BYTES, Chunk, ChunkTable
@@ -46,8 +47,7 @@ _TASKS_PER_CORE: Final = 2
 """Two of equal size keep the cores busy to the end; a task more costs some 50 ms before its first row."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionArchive:
+class PartitionArchive(Struct, frozen=True):
     """One partition by its manifest: its live entries, ascending, cover ``[log_start, end)`` or less."""
 
     partition: TopicPartition

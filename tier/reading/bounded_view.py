@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
 from struct import Struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.entry import Entry

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.tier.messages.commands import FilledChunk
 from stratalog.tier.reading.cached_chunk import CachedChunk, ChunkFile
@@ -47,8 +48,7 @@ class Admission(Enum):
     """There is no room that may be taken: answer with throttle time and ask again."""
 
 
-@dataclass(frozen=True, slots=True)
-class CacheLimits:
+class CacheLimits(Struct, frozen=True):
     """At most ``cache_bytes`` of chunks, ``share_percent`` of that for one topic if others need the room.
 
     ``free_bytes_min`` stay free for other users of the cache's file system.
@@ -64,8 +64,7 @@ class CacheLimits:
         return self.cache_bytes * self.share_percent // 100
 
 
-@dataclass(slots=True)
-class _Slot:
+class _Slot(Struct):
     share: Share
     length: int
     file: ChunkFile | None = None  # what is on the disk; None while it comes for the first time

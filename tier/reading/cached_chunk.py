@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from stratalog.tier.messages.commands import FilledChunk
 
@@ -25,8 +26,7 @@ class ChunkFile(NamedTuple):
         return 0 if self.shared else 1
 
 
-@dataclass(slots=True)
-class CachedChunk:
+class CachedChunk(Struct):
     """A chunk on disk with its sparse index: base offsets, and positions from the start of the chunk.
 
     It begins at byte ``start`` of its file, which is not the cache's to remove if it is ``shared``.

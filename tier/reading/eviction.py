@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from stratalog.tier.reading.remote_log import ChunkId
 
@@ -30,8 +31,7 @@ class _Idle(NamedTuple):
     proven: bool
 
 
-@dataclass(slots=True)
-class _Queues:
+class _Queues(Struct):
     """The chunks of one share, let go longest ago first."""
 
     once: OrderedDict[ChunkId, None] = field(default_factory=OrderedDict)

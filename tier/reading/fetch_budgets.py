@@ -9,8 +9,9 @@ one fetch. Budgets that are full are forgotten: names of clients must not fill t
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 __all__ = ["UNLIMITED", "FetchBudgets", "FetchRates"]
 
@@ -31,8 +32,7 @@ class FetchRates(NamedTuple):
     topic: int = UNLIMITED
 
 
-@dataclass(slots=True)
-class _Budget:
+class _Budget(Struct):
     rate: int
     left: float
     updated_ms: int

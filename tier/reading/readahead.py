@@ -8,8 +8,9 @@ the next.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.tier.objects.chunk_table import CHUNK_BYTES
 from stratalog.tier.reading.chunk_pins import Reader
@@ -27,8 +28,7 @@ _IDLE_MS: Final = 30_000
 _ROOMY_GETS: Final = 2
 
 
-@dataclass(slots=True)
-class _Stream:
+class _Stream(Struct):
     next_offset: int
     window_bytes: int
     read_ms: int

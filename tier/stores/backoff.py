@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 __all__ = ["Backoff", "BackoffSettings"]
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffSettings:
+class BackoffSettings(Struct, frozen=True):
     """The wait after the first failure, and the longest one."""
 
     min_ms: int = 500
@@ -20,8 +19,7 @@ class BackoffSettings:
         return int(whole * (0.5 + jitter / 2))
 
 
-@dataclass(slots=True)
-class Backoff:
+class Backoff(Struct):
     """One kind of request; at most one is under way."""
 
     busy: bool = False

@@ -11,9 +11,10 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar, cast
+
+from msgspec import Struct
 
 from stratalog.tier.stores.file_backed import Look, SeenBytes
 from stratalog.tier.stores.ports import Timing
@@ -52,8 +53,7 @@ class InjectedFault(StoreUnavailable):
     default_advice = "It was asked for by a fault rule; retry as for any unavailable store."
 
 
-@dataclass(frozen=True, slots=True)
-class FaultRule:
+class FaultRule(Struct, frozen=True):
     """Where, how and how often.
 
     ``operation``    a method of the port, or ``*``.
@@ -73,8 +73,7 @@ class FaultRule:
     seconds: float = 0.0
 
 
-@dataclass(slots=True)
-class _Armed:
+class _Armed(Struct):
     rule: FaultRule
     pattern: re.Pattern[str]
     seen: int = 0

@@ -10,8 +10,9 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
 
 from stratalog.tier.stores.store import ObjectStore
 
@@ -26,8 +27,7 @@ It is called again, with all of them, where the request is repeated.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SeenBytes:
+class SeenBytes(Struct, frozen=True):
     """The answer of `FileBacked.look_through`: how many bytes were shown."""
 
     count: int

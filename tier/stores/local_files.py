@@ -14,8 +14,9 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from stratalog.tier.stores.direct_file import PIECE_BYTES, DirectFile, read_pieces
 from stratalog.tier.stores.source import crc32c_of
@@ -30,8 +31,7 @@ _VERSION_CHARS = 32
 _JUST_READ_MAX = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(Struct, frozen=True):
     """A complete file that no reader can see yet."""
 
     path: Path

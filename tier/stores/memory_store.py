@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from stratalog.tier.stores.ports import ClockMs, system_clock_ms
 from stratalog.tier.stores.source import as_bytes, check_crc32c
@@ -32,8 +33,7 @@ __all__ = ["MemoryStore"]
 _LIST_PAGE_COUNT = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(Struct, frozen=True):
     data: bytes
     info: ObjectInfo
 

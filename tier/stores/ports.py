@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 __all__ = ["ClockMs", "Timing", "system_clock_ms"]
 
@@ -23,8 +24,7 @@ def _monotonic_s() -> float:
     return time.monotonic_ns() / 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """Time and chance: seconds that never go back, a way to let them pass, and dice."""
 
     now_s: Callable[[], float] = _monotonic_s

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from stratalog.tier.stores.file_backed import Look, SeenBytes, file_of, look_through
 from stratalog.tier.stores.object_copy import CopiesItself

@@ -10,9 +10,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.tier.stores.checked_read import READS_MAX
 from stratalog.tier.stores.source import crc32c_of
@@ -46,8 +48,7 @@ _BROKEN_ADVICE = (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
+class ProbeReport(Struct, frozen=True):
     """Behaviour of the store at ``url``. ``problems`` describes its faults in words."""
 
     url: str

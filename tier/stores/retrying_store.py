@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from stratalog.tier.stores.ports import Timing
 from stratalog.tier.stores.s3.put_id import own_version, with_put_id
@@ -34,8 +35,7 @@ SAY_AFTER_S: Final = 3.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """How long to go on and how long to wait in between.
 
     Waits are chosen evenly between 0 and a bound that doubles from ``first_wait_s`` to ``longest_wait_s`` ("full

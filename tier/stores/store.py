@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct, field
 
 from stratalog.wire.errors import Corrupt, Invalid, Retriable, StratalogError
 
@@ -83,8 +84,7 @@ _METADATA_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _METADATA_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
 
 
-@dataclass(frozen=True, slots=True)
-class FileRange:
+class FileRange(Struct, frozen=True):
     """Bytes ``[position, position + length)`` of the local file ``path``."""
 
     path: str
@@ -96,8 +96,7 @@ Source: TypeAlias = Buffer | FileRange | Sequence[Buffer | FileRange]
 """Parts that :meth:`ObjectStore.put_large` uploads: buffers and file ranges, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """The guarantees of a store.
 
     ``conditional_create``  ``put_if_absent`` has exactly one winner.
@@ -116,8 +115,7 @@ class Capabilities:
     storage_classes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(Struct, frozen=True):
     """One object, without its bytes.
 
     ``list`` fills key, size and time; its ``version`` is empty, its ``metadata`` empty and its ``crc32c`` ``None``
@@ -132,8 +130,7 @@ class ObjectInfo:
     crc32c: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UploadInfo:
+class UploadInfo(Struct, frozen=True):
     """One multipart upload that was begun and neither completed nor aborted."""
 
     key: str

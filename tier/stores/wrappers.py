@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
+
+from msgspec import Struct
 
 from stratalog.tier.stores.file_backed import Look, SeenBytes, file_of, look_through
 from stratalog.tier.stores.object_copy import CopiesItself
@@ -41,8 +42,7 @@ T = TypeVar("T")
 _PAGE_COUNT = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One request: the port's method, the key (or prefix), how many bytes it sends and how many it asks for.
 
     ``asked_bytes`` is 0 where the answer's size is not known beforehand.
@@ -193,8 +193,7 @@ class StoreWrapper:
         return self._around(Call("copy", key), lambda: inner.copy_inside(key, target_key))
 
 
-@dataclass(frozen=True, slots=True)
-class CountedRequest:
+class CountedRequest(Struct, frozen=True):
     """A request that was made: ``outcome`` is ``ok`` or the name of the error raised."""
 
     operation: str

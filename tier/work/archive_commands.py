@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entries import iter_entries, read_page
 from stratalog.tier.manifests.lost_archive import check_not_lost

@@ -11,11 +11,11 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.catalogue import ArchivedTopic, read_catalogue
 from stratalog.tier.bucket.cuts import (

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.cuts import Cut, CutState
 from stratalog.tier.documents.json import LISTING_BYTES_MAX, parse_json

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct, field
 
 from stratalog.tier.bucket.partition_folders import WHOLE_NAME_MAX, partition_folders, topic_folders
 from stratalog.tier.documents.keys import CLUSTERS_PREFIX, PartitionId, topic_key
@@ -30,8 +31,7 @@ from stratalog.wire.topic import uuid_text
 __all__ = ["GarbageOptions", "PartitionGarbage", "collect", "collect_leases", "collect_probes"]
 
 
-@dataclass(frozen=True, slots=True)
-class GarbageOptions:
+class GarbageOptions(Struct, frozen=True):
     """``apply``: remove what is found; without, nothing is written."""
 
     now_ms: int
@@ -39,8 +39,7 @@ class GarbageOptions:
     apply: bool = False
 
 
-@dataclass(slots=True)
-class PartitionGarbage:
+class PartitionGarbage(Struct):
     """Findings in one partition's folder.
 
     ``topic`` is the whole name as far as it is known. ``kept`` counts what is not garbage, by verdict; ``trash_count``

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["ClassicMember", "ClassicMembers"]
 
 
-@dataclass(slots=True, kw_only=True)
-class ClassicMember:
+class ClassicMember(Struct, kw_only=True):
     """One member. Times in milliseconds."""
 
     member_id: str
@@ -49,8 +49,7 @@ class ClassicMember:
         return list(self.protocols.items()) == list(protocols.items())
 
 
-@dataclass(slots=True)
-class ClassicMembers:
+class ClassicMembers(Struct):
     """All members of a group, in the order in which they came."""
 
     by_id: dict[str, ClassicMember] = field(default_factory=dict)

@@ -8,8 +8,9 @@ and its neighbours.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from stratalog.metadata.coordination import Action, Now, Reply
 from stratalog.metadata.groups.classic.leave import leaving, left

@@ -6,7 +6,7 @@ A heartbeat is checked first and changes something only then. Sources: KIP-848; 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.metadata.coordination import Action, Now, Reply, Write
 from stratalog.metadata.groups.consumer.core import ConsumerCore, Timer, outcome

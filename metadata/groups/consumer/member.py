@@ -6,10 +6,12 @@ Members are values; a change makes another one. Sources: KIP-848, KIP-1251 (the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stratalog.wire.records.group import (
     ClassicMemberMetadata,
@@ -62,16 +64,14 @@ class MemberState(IntEnum):
 _STATE_NUMBERS: Final = frozenset(MemberState)
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicMember:
+class ClassicMember(Struct, frozen=True):
     """The facts kept of a member that speaks the classic protocol; its protocols in its order of preference."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
+class ConsumerMember(Struct, frozen=True):
     """One member. ``topic_pattern`` is empty without one, ``classic`` is None for the consumer protocol."""
 
     member_id: str

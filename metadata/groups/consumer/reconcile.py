@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from stratalog.metadata.groups.assignors.member_spec import Partitions
 from stratalog.metadata.groups.consumer.member import NO_PARTITIONS, ConsumerMember, Held, MemberState
@@ -23,8 +24,7 @@ _NOTHING: AbstractSet[int] = frozenset()
 _NONE_HELD: Mapping[int, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Reconciliation:
+class Reconciliation(Struct, frozen=True):
     """Everything that decides a member's next step."""
 
     target_epoch: int

@@ -6,7 +6,8 @@ Source: Kafka's ``GroupCoordinatorService``, whose sentences clients print.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from stratalog.metadata.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from stratalog.metadata.groups.consumer.reconcile import Owned
@@ -20,8 +21,7 @@ _OWN_ID_SINCE = 1
 """The version of the request from which on members make their own ids (KIP-1082)."""
 
 
-@dataclass(slots=True)
-class DescribeConsumerGroup:
+class DescribeConsumerGroup(Struct):
     """Describe one group, as part of a ConsumerGroupDescribe."""
 
     group_id: str

@@ -8,9 +8,10 @@ as Kafka writes them. Each step applies its records at once. Sources: KIP-848, K
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.metadata.coordination import CoordinatorRecord, Now
 from stratalog.metadata.groups.assignors.registry import ASSIGNORS, MemberSpec
@@ -29,8 +30,7 @@ _PATTERNS_REST_MS: Final = 10_000
 """Expressions are not resolved again more often than this, so that many new topics make one rebalance."""
 
 
-@dataclass(slots=True)
-class TopicsSeen:
+class TopicsSeen(Struct):
     """The group's memory of the image's topics, so as to notice changes; empty after it was loaded."""
 
     topics: TopicsImage | None = None

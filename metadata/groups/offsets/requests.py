@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from stratalog.metadata.coordination import CoordinatorRecord, Producer
 from stratalog.wire.topic import ZERO_UUID, Uuid
@@ -20,8 +21,7 @@ class WantedTopic(NamedTuple):
     topic_id: Uuid = ZERO_UUID
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchOffsets:
+class FetchOffsets(Struct, kw_only=True):
     """The part of an OffsetFetch request that is about one group.
 
     ``topics`` None are all that the group has offsets of. ``require_stable``: an offset that an open transaction may
@@ -35,8 +35,7 @@ class FetchOffsets:
     require_stable: bool = False
 
 
-@dataclass(slots=True)
-class TransactionEnded:
+class TransactionEnded(Struct):
     """The marker of a producer's transaction is committed in the shard's log."""
 
     producer: Producer

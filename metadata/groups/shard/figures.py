@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 __all__ = ["GroupFigures"]
 
 
-@dataclass(slots=True, kw_only=True)
-class GroupFigures:
+class GroupFigures(Struct, kw_only=True):
     """The present counts, and counts of the events of classic groups."""
 
     states: Counter[tuple[str, str]] = field(default_factory=Counter)

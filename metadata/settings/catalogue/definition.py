@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigType, ConfigValue, format_value, parse_value
 from stratalog.metadata.settings.catalogue.validators import Validator
@@ -66,8 +67,7 @@ def same(value: int) -> int:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(Struct, frozen=True):
     """A broker setting that is the default of a topic's or a group's, and how its number is converted."""
 
     name: str
@@ -80,8 +80,7 @@ class Synonym:
         return self.convert(value)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDef:
+class ConfigDef(Struct, frozen=True):
     """One setting: its type, its default, what it accepts, what it means here."""
 
     name: str

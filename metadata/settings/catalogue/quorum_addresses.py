@@ -6,8 +6,9 @@ Source of form and sentences: Kafka's ``QuorumConfig``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigValue
 from stratalog.wire.address import PORT_MAX
@@ -89,8 +90,7 @@ def _port(text: str, entry: str, setting: str) -> int:
     return int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class VoterAddresses:
+class VoterAddresses(Struct, frozen=True):
     """A list of ``id@host:port``; empty for a dynamic quorum."""
 
     def __call__(self, name: str, value: ConfigValue) -> None:
@@ -103,8 +103,7 @@ class VoterAddresses:
         return "id@host:port,…"
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumServers:
+class QuorumServers(Struct, frozen=True):
     """A list of ``host:port``."""
 
     def __call__(self, name: str, value: ConfigValue) -> None:

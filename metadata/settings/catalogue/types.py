@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct
 
 from stratalog.wire.errors import Invalid
 
@@ -32,8 +33,7 @@ class ConfigError(Invalid):
         return cls(f"Invalid value {shown} for configuration {name}" + (f": {why}" if why else ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Password:
+class Password(Struct, frozen=True):
     """A secret; only :attr:`secret` shows it, never ``str`` or ``repr``."""
 
     secret: str

@@ -8,8 +8,9 @@ of Kafka's documentation. Source of the texts: ``ConfigDef.Range``, ``ValidStrin
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigValue
 
@@ -37,8 +38,7 @@ class Validator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """A number with bounds, both inclusive; ``None`` is no bound."""
 
     minimum: float | None = None
@@ -69,8 +69,7 @@ def between(minimum: int, maximum: int) -> Range:
     return Range(minimum, maximum)
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Struct, frozen=True):
     """One of some words, case counts."""
 
     words: tuple[str, ...]
@@ -84,8 +83,7 @@ class OneOf:
         return f"[{', '.join(self.words)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoreCaseOneOf:
+class IgnoreCaseOneOf(Struct, frozen=True):
     """One of some words, case does not count; null is not one of them."""
 
     words: tuple[str, ...]
@@ -100,8 +98,7 @@ class IgnoreCaseOneOf:
         return f"(case insensitive) [{', '.join(word.upper() for word in self.words)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class NonEmptyText:
+class NonEmptyText(Struct, frozen=True):
     """A text with at least one character; null is accepted where the setting has no default."""
 
     def __call__(self, name: str, value: ConfigValue) -> None:
@@ -128,8 +125,7 @@ def _check_elements(name: str, value: ConfigValue, *, empty_allowed: bool, words
             raise ConfigError.of(name, element, f"String must be one of: {', '.join(words)}")
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Struct, frozen=True):
     """A list of some words, none twice."""
 
     words: tuple[str, ...]
@@ -143,8 +139,7 @@ class ListOf:
         return f"[{', '.join(self.words)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class AnyList:
+class AnyList(Struct, frozen=True):
     """A list of anything, none twice and none empty."""
 
     empty_allowed: bool = True
@@ -160,8 +155,7 @@ class AnyList:
         return "" if self.empty_allowed else "non-empty list"
 
 
-@dataclass(frozen=True, slots=True)
-class GzipLevel:
+class GzipLevel(Struct, frozen=True):
     """1 to 9, or -1 for zlib's own choice (KIP-390)."""
 
     def __call__(self, name: str, value: ConfigValue) -> None:
@@ -177,8 +171,7 @@ _CLASS_NAME: Final = re.compile(r"[A-Z][A-Z0-9_-]{0,63}")
 _SLEEPING_CLASSES: Final = ("GLACIER", "DEEP_ARCHIVE")
 
 
-@dataclass(frozen=True, slots=True)
-class StorageClassName:
+class StorageClassName(Struct, frozen=True):
     """A storage class of S3 whose objects can be read at once, or nothing; services may have names of their own."""
 
     def __call__(self, name: str, value: ConfigValue) -> None:
@@ -201,8 +194,7 @@ class StorageClassName:
 _REPLICA: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottledReplicas:
+class ThrottledReplicas(Struct, frozen=True):
     """``*`` or a list of ``partition:broker``."""
 
     def __call__(self, name: str, value: ConfigValue) -> None:

@@ -2,10 +2,10 @@
 
 import asyncio
 import errno
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.api import delete_records
 from stratalog.wire.errors import ErrorCode, KafkaError

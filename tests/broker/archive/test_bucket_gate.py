@@ -88,7 +88,7 @@ async def test_no_write_begins_out_of_contact(rig, write, is_open):
         await rig.ask(CLAIM)
     rig.sent.clear()
     rig.in_contact = False
-    refused = await rig.ask(object.__new__(write))
+    refused = await rig.ask(write(*write.__struct_fields__))
     assert isinstance(refused, commands.FailedReport)
     assert refused.retriable
     assert "the controller has not answered" in refused.message

@@ -1,11 +1,11 @@
 """Archives of deleted topics: noted, removed step by step, forgotten when nothing is left; also across restarts."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.archive.deleted_archives import (
     DeletedArchive,

@@ -1,9 +1,9 @@
 """The log start in two places: which of them is behind, and why it moved."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.archive.log_start import ArchiveLogStart
 from stratalog.hot.config import LogConfig

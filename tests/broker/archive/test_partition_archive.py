@@ -1,8 +1,7 @@
 """One leadership's work on its archive, step by step."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.hot.log.log import Log
 from stratalog.tier.manifests.manifest import Claimant, claim, successor

@@ -1,14 +1,14 @@
 """An archive whose log has a missing range: below its end nothing changes, above it nothing goes on until it is given up."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from stratalog.hot.segments.scan import UnreadableBatch
 from tests.broker.archive.archive_rig import CONFIG, Rig
 
-KEPT = dataclasses.replace(CONFIG, local_retention_bytes=-1)
+KEPT = structs.replace(CONFIG, local_retention_bytes=-1)
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.archive.plan_report import PlannedStep, planned_steps
 from stratalog.client.admin import alter_topic_configs

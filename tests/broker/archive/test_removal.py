@@ -1,9 +1,9 @@
 """One leadership's removals, driven by hand: when it looks, what it asks for, what answers mean."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.archive.removal import ArchiveRemoval, RemovalPorts, RemovalSettings
 from stratalog.hot.config import LogConfig

@@ -1,8 +1,7 @@
 """Where retention would move the log start of a tiered partition: asked for, and nothing is moved."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.archive.retention import planned_log_start, retained_bytes
 

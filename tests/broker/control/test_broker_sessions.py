@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.controller import broker_changes, cluster_view
 from stratalog.metadata.controller.controller import forgetting_broker

@@ -1,9 +1,9 @@
 """Shared by all kinds of fetches: reading one partition, and waiting. More in tests/broker/api/test_fetch.py."""
 
 import errno
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import random
 import time
-from dataclasses import replace
+from dataclasses import replace as with_changes
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.lifecycle.lifecycle_driver import BrokerSelf, Lifecycle, LifecycleEnded
 from stratalog.broker.lifecycle.lifecycle_events import End, LifecycleTimes, Phase
@@ -288,7 +289,7 @@ async def test_a_broker_says_how_far_its_image_is_when_another_begins_to_stop(no
     mine = image.brokers.brokers[4]
     for stopping in (False, True, True):
         other = replace(mine, broker_id=5, in_controlled_shutdown=stopping)
-        image = replace(image, brokers=replace(image.brokers, brokers={4: mine, 5: other}))
+        image = with_changes(image, brokers=replace(image.brokers, brokers={4: mine, 5: other}))
         one.image_applied(image)
         one.image_applied(image)
         if stopping:

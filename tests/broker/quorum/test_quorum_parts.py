@@ -1,6 +1,6 @@
 """The parts of a quorum can be handed to it in one piece."""
 
-from dataclasses import fields
+from msgspec.structs import fields
 
 from stratalog.broker.quorum.quorum_parts import QuorumParts
 

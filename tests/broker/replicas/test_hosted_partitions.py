@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from stratalog.broker.network.server import Server
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS
@@ -161,7 +162,7 @@ def test_each_leader_epoch_of_the_image_has_a_role_of_its_own(broker):
     first, epoch = unified.partition.leader, unified.partition.leader_epoch
     handed = []
     services = broker.node.hosted._services
-    broker.node.hosted._services = replace(
+    broker.node.hosted._services = structs.replace(
         services, on_led=lambda one, led: handed.append((led, one.partition.leader_epoch)), on_released=handed.append
     )
     elected(broker, broker.node.node_id, epoch)
@@ -183,7 +184,7 @@ def test_a_leadership_that_is_lost_ends_and_may_come_back(broker, new_batch, mon
     epoch, me = unified.partition.leader_epoch, broker.node.node_id
     handed = []
     services = broker.node.hosted._services
-    broker.node.hosted._services = replace(
+    broker.node.hosted._services = structs.replace(
         services,
         on_led=lambda _, led: handed.append(led),
         on_released=lambda one: handed.append(one.partition.leader.epoch),
@@ -210,7 +211,7 @@ def test_a_topic_that_is_deleted_while_it_is_due_is_not_opened(broker, monkeypat
     for number in range(3):
         monkeypatch.setattr(hosted.table, "_by_name", {})
         broker.run(lambda number=number: hosted.table.due.add("t", topic.topic_id, number))
-    gone = replace(hosted._services, image=lambda: image.apply([RemoveTopicRecord(topic_id=topic.topic_id)]))
+    gone = structs.replace(hosted._services, image=lambda: image.apply([RemoveTopicRecord(topic_id=topic.topic_id)]))
     monkeypatch.setattr(hosted, "_services", gone)
     broker.run(lambda: list(hosted.opening()))
     assert len(hosted.table) == 0
@@ -292,7 +293,7 @@ def test_a_gone_log_that_no_directory_can_tell_of_ends_the_registration(broker):
     """The cluster's metadata have no directories: the broker registers as one that has lost data."""
     broker.create("t")
     hosted, told = broker.node.hosted, []
-    hosted._services = replace(hosted._services, on_data_lost=lambda: told.append(True))
+    hosted._services = structs.replace(hosted._services, on_data_lost=lambda: told.append(True))
     topic = broker.node.image.topics.by_name["t"]
     me = broker.node.node_id
     state = PartitionImage((me, me + 1), (me,), me, directories=(LOST, b"o" * 16))
@@ -313,10 +314,10 @@ def test_a_replica_that_acknowledges_before_its_sync_is_reported(broker, replica
     """A kill may then take what was acknowledged; that of a single replica is no other's concern."""
     broker.create("t")
     hosted, heard = broker.node.hosted, []
-    hosted._services = replace(hosted._services, on_unsynced=lambda: heard.append(1))
+    hosted._services = structs.replace(hosted._services, on_unsynced=lambda: heard.append(1))
     topic, state = with_replicas(broker, replicas)
     partition = broker.partition("t", 0).partition
-    broker.run(lambda: partition.update_config(replace(partition.log.config, flush_messages=flush)))
+    broker.run(lambda: partition.update_config(structs.replace(partition.log.config, flush_messages=flush)))
     broker.run(lambda: hosted._follow(topic, 0, state))
     assert len(heard) == told
 
@@ -331,7 +332,7 @@ def test_a_replica_that_lacks_what_it_had_synced_is_reported(broker, replicas, m
     broker.produce("t", b"a")
     broker.produce("t", b"b")
     hosted, heard = broker.node.hosted, []
-    hosted._services = replace(hosted._services, on_data_lost=lambda: heard.append(1))
+    hosted._services = structs.replace(hosted._services, on_data_lost=lambda: heard.append(1))
     _, state = with_replicas(broker, replicas)
     unified = broker.partition("t", 0)
     name, directory = unified.topic_partition, hosted._services.directories.of(unified.partition.directory)
@@ -356,7 +357,7 @@ def test_a_damaged_copy_takes_nothing_until_a_committed_record_has_it_as_lost(br
         follow=lambda role: followed.append(role.position.offset),
         release=lambda _key: followed.append("released"),
     )
-    hosted._services = replace(hosted._services, copying=copying)
+    hosted._services = structs.replace(hosted._services, copying=copying)
     hosted.placing._placements = SimpleNamespace(placed=lambda *told: placed.append(told[2]), gone=lambda *_: None)
     topic = broker.node.image.topics.by_name["t"]
     (mine,) = topic.partitions[0].directories
@@ -397,7 +398,7 @@ def test_copies_into_a_failed_directory_end(broker):
         follow=lambda role: heard.append(role.epoch),
         release=lambda _key: heard.append("released"),
     )
-    hosted._services = replace(hosted._services, copying=copying)
+    hosted._services = structs.replace(hosted._services, copying=copying)
     topic = broker.node.image.topics.by_name["t"]
 
     def follow(epoch):

@@ -2,11 +2,11 @@
 
 import errno
 import shutil
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.log_opening import LogOpening

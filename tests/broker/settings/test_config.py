@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.settings.config import BrokerConfig, ConfigRefused, Flags, load_config, parse_assignment
 from stratalog.metadata.settings.by_name import definitions

@@ -1,13 +1,14 @@
 """The shortcut of produce requests: nothing but the time it takes tells by which way a request went."""
 
 import tempfile
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.broker.api import produce
 from stratalog.broker.network.buffers import COPIED_BYTES_MAX
@@ -27,8 +28,7 @@ BATCHES = ("small", "small", "large", "zstd", "gzip", "transactional", "opens", 
            "two", "empty", "null", "too large", "old magic", "counts", "future")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One request as a test describes it."""
 
     version: int = 9

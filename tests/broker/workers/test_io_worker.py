@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.workers.io_worker import RatedUpload, ask, io_patience, io_worker, unanswered_seconds
 from stratalog.tier.documents.keys import PartitionId
@@ -123,7 +123,7 @@ def test_a_rated_upload_is_an_upload(worker, monkeypatch):
     """Carried out by the worker of its rate, after the store was tried out."""
     executed = []
     monkeypatch.setattr(Worker, "execute", lambda self, command: executed.append((self, command)))
-    upload = object.__new__(commands.Upload)
+    upload = commands.Upload(*commands.Upload.__struct_fields__)
     worker.execute(RatedUpload(upload, 1000))
     worker.execute(RatedUpload(upload, UNLIMITED))
     assert executed == [(worker._at_rate(1000), upload), (worker._worker, upload)]

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from stratalog.cli.main import cli
 from stratalog.client.client import Client

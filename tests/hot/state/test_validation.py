@@ -1,10 +1,9 @@
 """Tests of hot/state/validation.py."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.state.producer_state import AppendOrigin

@@ -1,10 +1,9 @@
 """Which brokers are asked whether they still listen, and when they count as gone."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.metadata.controller.broker_probes import (
     AGAIN_MS,

@@ -1,8 +1,7 @@
 """Brokers and controllers that register."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.controller.broker_registration import (
     ControllerRegistration,

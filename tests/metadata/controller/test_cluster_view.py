@@ -1,8 +1,7 @@
 """The view that decisions about partitions are made on."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings, topic_settings
 from stratalog.metadata.controller.partition_change import Election

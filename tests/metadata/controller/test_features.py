@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from stratalog.metadata.controller.controller import FeatureUpdate, UpgradeType, kraft_version_wanted, update_features
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage, SupportedLevels
@@ -119,14 +120,12 @@ def test_validation_writes_nothing(cluster):
 
 def test_every_broker_has_to_support_a_level(cluster, start_of):
     """One that does not is named."""
-    from dataclasses import replace
-
     from stratalog.metadata.controller.controller import register_broker
     from stratalog.metadata.image.brokers_image import SupportedLevels
 
     image = cluster(1).apply([FeatureLevelRecord(name="group.version", feature_level=0)])
     levels = {name: SupportedLevels(0, level) for name, level in image.features.items()}
-    old = replace(start_of(2), features={**levels, "group.version": SupportedLevels(0, 0)})
+    old = structs.replace(start_of(2), features={**levels, "group.version": SupportedLevels(0, 0)})
     image = image.apply(register_broker(image, old, broker_epoch=50, unclean_allowed=lambda _: False).records)
     assert refused(image, FeatureUpdate("group.version", 1)).endswith("Broker 2 does not support this feature.")
 

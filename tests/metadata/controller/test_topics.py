@@ -1,8 +1,7 @@
 """Creating, growing and deleting topics."""
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from stratalog.metadata.controller.controller import (
     CreatedTopic,
@@ -76,7 +75,7 @@ def test_the_answer_shows_the_settings_that_will_hold(cluster, create):
 
 def test_minus_one_takes_the_defaults(cluster, create, rules):
     """Partitions and replication factor of -1 are num.partitions and default.replication.factor."""
-    ours = dataclasses.replace(rules, default_partition_count=3, default_replication_factor=2)
+    ours = structs.replace(rules, default_partition_count=3, default_replication_factor=2)
     created = _only(create(cluster(1, 2), NewTopic("t"), rules=ours))
     assert isinstance(created, CreatedTopic)
     assert (created.partition_count, created.replication_factor) == (3, 2)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.formatting.node_format import (
     BOOTSTRAP_SNAPSHOT,

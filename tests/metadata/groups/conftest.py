@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.coordination import Now, Reply, Write
 from stratalog.metadata.groups.consumer.group import ConsumerGroup

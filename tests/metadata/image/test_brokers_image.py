@@ -1,8 +1,7 @@
 """Registered brokers."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.image.brokers_image import (
     BrokerImage,

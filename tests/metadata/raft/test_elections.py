@@ -1,8 +1,7 @@
 """Votes and the way to leadership."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.metadata.raft import actions as act

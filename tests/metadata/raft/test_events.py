@@ -1,7 +1,8 @@
 """Everything that happens to a node."""
 
-import dataclasses
 from typing import get_args
+
+from msgspec import Struct
 
 from stratalog.metadata.raft.events import Event, Failed
 from stratalog.metadata.raft.messages import ApiVersionsRequest
@@ -11,8 +12,8 @@ from stratalog.wire.errors import ErrorCode
 def test_events_are_values():
     """A trace can be kept, compared and run again."""
     for kind in get_args(Event):
-        assert dataclasses.is_dataclass(kind)
-        assert kind.__dataclass_params__.frozen
+        assert issubclass(kind, Struct)
+        assert kind.__struct_config__.frozen
 
 
 def test_a_failure_without_a_reason_is_a_time_out():

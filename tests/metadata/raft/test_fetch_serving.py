@@ -1,9 +1,9 @@
 """A leader's answers to those who copy its log."""
 
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import CleanLog, Proposed, SnapshotDue, SnapshotWritten

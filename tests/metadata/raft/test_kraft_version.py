@@ -1,8 +1,7 @@
 """From static voters to voters that change."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import UpgradeProposed

@@ -1,6 +1,6 @@
 """A leader's epoch, from its first record to its end."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import Failed, HandOver, Proposed, Shutdown

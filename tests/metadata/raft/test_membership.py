@@ -1,8 +1,7 @@
 """A follower tells the leader what it is, or asks to become a voter."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import Failed

@@ -1,8 +1,7 @@
 """Changes of the voters."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.messages import (

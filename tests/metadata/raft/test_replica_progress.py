@@ -1,10 +1,9 @@
 """A leader's knowledge of the others."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.metadata.raft.replica_progress import NEVER_MS, OBSERVERS_MAX, ReplicaProgress
 from stratalog.metadata.raft.voter_set import ReplicaKey, Voter, VoterSet

@@ -1,10 +1,10 @@
 """The parts that a node plays."""
 
-import dataclasses
 from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct, structs
 
 from stratalog.metadata.raft.messages import AddVoterRequest, RemoveVoterRequest
 from stratalog.metadata.raft.states import Leader, PendingChange, Role, Votes
@@ -13,8 +13,8 @@ from stratalog.metadata.raft.states import Leader, PendingChange, Role, Votes
 def test_every_role_is_a_value_with_an_epoch_a_leader_and_a_vote():
     """The durable state is made of these three."""
     for role in get_args(Role):
-        assert dataclasses.is_dataclass(role)
-        assert role.__dataclass_params__.frozen
+        assert issubclass(role, Struct)
+        assert role.__struct_config__.frozen
         for name in ("epoch", "leader_id", "voted"):
             assert hasattr(role, name), (role, name)
 
@@ -39,12 +39,12 @@ def test_a_leader_is_active_from_the_first_commit_of_its_epoch():
     """High watermark -1 is Kafka's "not known"."""
     leader = Leader(3, 1, 10, check_quorum_deadline_ms=0, begin_due_ms=0)
     assert not leader.is_active
-    assert dataclasses.replace(leader, high_watermark=11).is_active
+    assert structs.replace(leader, high_watermark=11).is_active
 
 
 def test_only_an_addition_that_is_not_appended_waits_for_its_newcomer(quorum):
     """A removal asks no one."""
     add = PendingChange("t", AddVoterRequest(quorum.voter(4)), 0)
     assert add.newcomer == add.request
-    assert dataclasses.replace(add, offset=5).newcomer is None
+    assert structs.replace(add, offset=5).newcomer is None
     assert PendingChange("t", RemoveVoterRequest(quorum.key(3)), 0).newcomer is None

@@ -1,9 +1,8 @@
 """Voters by id and directory."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 

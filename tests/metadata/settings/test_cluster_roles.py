@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.metadata.settings.by_name import definitions
 from stratalog.metadata.settings.catalogue.quorum_addresses import QuorumServer, VoterAddress

@@ -1,6 +1,6 @@
 """The events and requests of a transaction shard."""
 
-import dataclasses
+from msgspec import structs
 
 from stratalog.broker.coordinators.transactions import transaction_settings
 from stratalog.broker.settings.config import load_config
@@ -16,7 +16,7 @@ ACTIONS = {SendMarkers, AllocateProducerId}
 def test_the_defaults_are_those_of_the_settings(tmp_path):
     """A shard made by hand behaves as that of a broker that was configured with nothing."""
     config = load_config(assignments=[f"log.dirs={tmp_path}"], environment={})
-    ours = dataclasses.replace(transaction_settings(config, EMPTY_IMAGE), version=TransactionSettings().version)
+    ours = structs.replace(transaction_settings(config, EMPTY_IMAGE), version=TransactionSettings().version)
     assert ours == TransactionSettings()
 
 

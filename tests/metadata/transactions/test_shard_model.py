@@ -4,11 +4,12 @@ The model knows nothing of states. It keeps the answers to the producer of every
 which transaction is open there; markers end transactions in partitions as the log of a partition would.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from stratalog.metadata.coordination import Now, Producer
 from stratalog.metadata.transactions.events import MarkersWritten

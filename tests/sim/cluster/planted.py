@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sim.cluster.plan import Kind, Plan
 from sim.cluster.world import run_seed

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sim.cluster.plan import Plan, Unclean
 from stratalog.broker.replicas import hosted_partitions

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from stratalog.spark.backfill import backfill as job
 from stratalog.spark.backfill import convert
@@ -247,7 +248,7 @@ def compact(archive: Any, batches: Callable[..., bytes]) -> None:
         SegmentRequest(manifest.partition, b"c" * 16, old.base, old.end, old.epoch, [data], compacted=True)
     )
     archive.store.put(built.entry.key, list(built.source))
-    archive.write("orders", 0, replace(manifest, entries=(built.entry, *manifest.entries[1:])), [])
+    archive.write("orders", 0, structs.replace(manifest, entries=(built.entry, *manifest.entries[1:])), [])
 
 
 @pytest.mark.parametrize("kind", ["directory", "store"])
@@ -330,8 +331,8 @@ def test_a_small_tail_waits_for_more(tmp_path: Path, orders: Any, batches: Any, 
     backfill(wanted, rig.HereRunner())
     grow(orders, batches)
     manifest = orders.manifests["orders", 0]
-    now = replace(manifest.entries[-1], uploaded_ms=4_000_000_000_000)
-    orders.write("orders", 0, replace(manifest, entries=(*manifest.entries[:-1], now)), [])
+    now = structs.replace(manifest.entries[-1], uploaded_ms=4_000_000_000_000)
+    orders.write("orders", 0, structs.replace(manifest, entries=(*manifest.entries[:-1], now)), [])
     waiting = replace(wanted, file_bytes_min=1 << 20, file_wait_ms=60_000)
     assert backfill(waiting, rig.HereRunner()).runs == 0
     assert backfill(replace(waiting, file_bytes_min=1), rig.HereRunner()).rows == 40

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from stratalog.spark.backfill.plan import (
     PlanLimits,
@@ -144,12 +144,12 @@ def test_only_spans_that_were_compacted_since_are_rewritten() -> None:
     }
     ledger = Ledger(Head("orders", "id"), {**spans, SpanId(3, 0, 10): Span(SpanId(3, 0, 10), (), ())})
     assert plan_rewrites(old, ledger) == []
-    merged = archive(replace(entry(0, 20), key="seg/merged"), entry(20, 30))
+    merged = archive(structs.replace(entry(0, 20), key="seg/merged"), entry(20, 30))
     assert plan_rewrites(merged, ledger) == []
-    compacted = archive(replace(entry(0, 20), key="seg/clean", compacted=True), entry(20, 30))
+    compacted = archive(structs.replace(entry(0, 20), key="seg/clean", compacted=True), entry(20, 30))
     found = plan_rewrites(compacted, ledger)
     assert [(span.id.start, span.id.end, span.rewrites) for span in found] == [(0, 10, True), (10, 20, True)]
-    assert plan_rewrites(replace(compacted, log_start_offset=5), ledger) == found[1:]
+    assert plan_rewrites(structs.replace(compacted, log_start_offset=5), ledger) == found[1:]
 
 
 def test_runs_and_tasks_hold_about_as_much_as_asked() -> None:

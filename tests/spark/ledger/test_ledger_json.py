@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.spark.ledger.ledger import Head, OutputFile, Run, SourceObject, Span, SpanId
 from stratalog.spark.ledger.ledger_json import head_from_bytes, head_to_bytes, run_from_bytes, run_to_bytes

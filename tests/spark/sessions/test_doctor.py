@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.spark.sessions.doctor import BucketFacts, Finding, JavaFacts, MachineFacts, PythonFacts, Status, diagnose
 from stratalog.spark.sessions.s3a_jars import COORDINATES, jar_name

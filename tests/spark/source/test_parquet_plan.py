@@ -82,7 +82,7 @@ def test_rows_are_those_of_the_archive(lake: Any, bounds: dict[str, str]) -> Non
 
 def test_objects_replaced_since_are_read_from_the_archive(lake: Any) -> None:
     """A cleaned or merged object is not the one that was converted."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     expected, _ = rows(lake)
     _, all_files = rows(lake, converted=lake.lake)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.spark.source import read_lease, stream_follower
 from stratalog.spark.source.options import parse_options

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.swap_in import swapped_in
 from stratalog.tier.manifests import pages as manifest_pages

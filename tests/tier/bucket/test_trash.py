@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from stratalog.tier.bucket.trash import (
     DELETED_RECORDS,
@@ -93,21 +92,21 @@ def test_a_pin_holds_what_its_cut_may_name(manifest):
     pinned = pin(manifest, Pin("cut", 3, 600, 150), now_ms=3)
     dated = date_trash(trashed(pinned, 300), US, now_ms=5000)
     assert gone(dated, 10_000) == keys(manifest.entries[:1])
-    odd = dataclasses.replace(dated, trash=(*dated.trash, TrashEntry("elsewhere", 1, 1, 40, "merge", 5000)))
+    odd = structs.replace(dated, trash=(*dated.trash, TrashEntry("elsewhere", 1, 1, 40, "merge", 5000)))
     assert "elsewhere" not in gone(odd, 10_000)
     assert gone(unpin(odd, "cut", now_ms=1), 10_000) == [*keys(manifest.entries[:3]), "elsewhere"]
     page = manifest.partition.page_key(0, 200, 4)
-    paged = dataclasses.replace(dated, trash=(TrashEntry(page, 1, 3, 40, "x", 5000, kind=PAGE_KIND),))
+    paged = structs.replace(dated, trash=(TrashEntry(page, 1, 3, 40, "x", 5000, kind=PAGE_KIND),))
     assert gone(paged, 10_000) == []
-    assert gone(dataclasses.replace(paged, pins=(Pin("cut", 3, 600, 200),)), 10_000) == [page]
+    assert gone(structs.replace(paged, pins=(Pin("cut", 3, 600, 200),)), 10_000) == [page]
 
 
 def test_a_pin_holds_nothing_that_went_before_it(manifest):
     """Its cut was made without it."""
     before = date_trash(trashed(manifest), US, now_ms=5000)
     pinned = pin(before, Pin("cut", 3, 600, 200), now_ms=5000)
-    replaced = dataclasses.replace(before.trash[0], key=manifest.partition.segment_key(300, 400, 3, bytes([8] * 16)))
-    odd = dataclasses.replace(pinned, trash=(replaced, dataclasses.replace(replaced, seq=pinned.seq + 1)))
+    replaced = structs.replace(before.trash[0], key=manifest.partition.segment_key(300, 400, 3, bytes([8] * 16)))
+    odd = structs.replace(pinned, trash=(replaced, structs.replace(replaced, seq=pinned.seq + 1)))
     assert [item.seq for item in leaving(odd, now_ms=10_000, grace_ms=GRACE, retention=None)] == [replaced.seq]
 
 
@@ -118,8 +117,8 @@ def test_a_listed_job_holds_its_inputs_and_every_page(manifest):
     dated = date_trash(trashed(listed, 300), US, now_ms=5000)
     assert gone(dated, 10**12) == keys(manifest.entries[:1])
     page = TrashEntry(manifest.partition.page_key(0, 100, 4), 1, 3, 4, "x", 5000)
-    assert gone(dataclasses.replace(dated, trash=(page,)), 10**12) == []
-    nameless = dataclasses.replace(dated, jobs=(dataclasses.replace(job, inputs=()),))
+    assert gone(structs.replace(dated, trash=(page,)), 10**12) == []
+    nameless = structs.replace(dated, jobs=(structs.replace(job, inputs=()),))
     assert gone(nameless, 10**12) == []
     struck = end_expired_jobs(dated, now_ms=5 + SKEW_MS)
     assert struck.jobs == ()
@@ -158,8 +157,8 @@ def test_ranges_that_retention_removed_are_judged_again(retention, goes):
     """Under the limits of now: one that was raised keeps it, in the trash; other reasons are not judged."""
     item = TrashEntry("k", 1, 1, 1, RETENTION, 5_000, max_timestamp_ms=2_000)
     assert still_expired(item, retention, 10_000) is goes
-    assert still_expired(dataclasses.replace(item, reason="log start moved"), retention, 10_000) is goes
-    assert still_expired(dataclasses.replace(item, reason=DELETED_RECORDS), retention, 10_000)
+    assert still_expired(structs.replace(item, reason="log start moved"), retention, 10_000) is goes
+    assert still_expired(structs.replace(item, reason=DELETED_RECORDS), retention, 10_000)
 
 
 def test_an_unknown_age_counts_from_the_trash():
@@ -181,7 +180,7 @@ def test_retention_is_asked_for_the_newest_record(manifest):
 def test_a_live_key_never_leaves(manifest):
     """A second line: should a key stand in both lists, reading wins."""
     entry = manifest.entries[0]
-    odd = dataclasses.replace(manifest, trash=(TrashEntry(entry.key, 1, 3, 1, "merge", 5000),))
+    odd = structs.replace(manifest, trash=(TrashEntry(entry.key, 1, 3, 1, "merge", 5000),))
     assert gone(odd, 10**12) == []
 
 
@@ -202,14 +201,14 @@ def test_a_deleted_object_is_forgotten_once(manifest):
 def test_an_archive_goes_to_the_trash_as_a_whole(manifest):
     """Pages as pages; it is marked, and an upload under way cannot be committed."""
     ref = page_ref(manifest.partition, manifest.entries[:3], page_to_bytes(manifest.partition, manifest.entries[:3]), 2)
-    paged = dataclasses.replace(manifest, pages=(ref,), entries=manifest.entries[3:5], remote_end=500)
+    paged = structs.replace(manifest, pages=(ref,), entries=manifest.entries[3:5], remote_end=500)
     deleted = trash_archive(paged, US, now_ms=100, reason=TOPIC_DELETED)
     assert (deleted.entries, deleted.pages, deleted.totals) == ((), (), (0, 0, 0))
     assert keys(deleted.trash) == [ref.key, *keys(manifest.entries[3:5])]
     assert [item.kind for item in deleted.trash] == [PAGE_KIND, "", ""]
     assert (deleted.deleted_ms, deleted.seq, deleted.rewritten_seq) == (100, paged.seq + 1, paged.seq + 1)
     assert trash_archive(deleted, US, now_ms=200, reason=TOPIC_DELETED) is deleted
-    late = Uploaded(dataclasses.replace(manifest.entries[5], base=500, end=600), US)
+    late = Uploaded(structs.replace(manifest.entries[5], base=500, end=600), US)
     with pytest.raises(ArchiveDeleted):
         commit(deleted, US, [late], now_ms=101)
     with pytest.raises(ManifestFenced):
@@ -255,7 +254,7 @@ def test_archiving_begins_again_behind_what_is_local(manifest, make_entry):
         entry = make_entry(offset, offset + 10, epoch=3)
         assert commit(begun, US, [Uploaded(entry, US)], now_ms=300).entries == (entry,)
     with pytest.raises(Invalid, match="live entries"):
-        begin_again(dataclasses.replace(deleted, entries=manifest.entries[:1]), US, 0, now_ms=200)
+        begin_again(structs.replace(deleted, entries=manifest.entries[:1]), US, 0, now_ms=200)
 
 
 @pytest.mark.story

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.walk import iter_partitions, iter_topics
 from stratalog.tier.care.repair import QUARANTINE, RepairRefused, apply_repair

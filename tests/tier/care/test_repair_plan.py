@@ -40,7 +40,7 @@ def test_a_reading_that_was_damaged_on_its_way_enters_no_manifest(archive, monke
 
 
 def _without_crc(info):
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(info, crc32c=None)
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.trash import leaving
 from stratalog.tier.care.rewind import read_cut_target, rewind_partition

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.care.restore_plan import PartitionState, read_bucket_state
 from stratalog.tier.care.takeover import raise_incarnation, take_partition_over

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.anomaly import AnomalyKind
 from stratalog.tier.manifests.json import to_bytes

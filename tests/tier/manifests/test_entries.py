@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from stratalog.tier.manifests.entries import iter_entries, read_page
 from stratalog.tier.manifests.manifest import Manifest
@@ -20,7 +19,7 @@ def paged(memory_store, log_bytes, make_entry):
         data = page_to_bytes(log_bytes.partition, inside)
         pages.append(page_ref(log_bytes.partition, inside, data, 5))
         memory_store.put(pages[-1].key, data)
-    pages[0] = dataclasses.replace(pages[0], dead_count=2, live_first=200)
+    pages[0] = structs.replace(pages[0], dead_count=2, live_first=200)
     return Manifest(log_bytes.partition, pages=tuple(pages), entries=tuple(entries[6:])), entries
 
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.anomaly import AnomalyKind
 from stratalog.tier.manifests.entry import LeaderEpoch

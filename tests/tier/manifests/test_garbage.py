@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from stratalog.tier.documents.keys import PartitionId, topic_key
 from stratalog.tier.manifests.garbage import Verdict, judge, old_enough
@@ -52,18 +51,18 @@ def test_a_page_or_copy_goes_by_its_number(make, given):
     assert verdict(make(given + 1)) is Verdict.LATER
     assert verdict(make(given), OLD + 1) is Verdict.YOUNG
     assert verdict(make(given), named={make(given)}) is Verdict.NAMED
-    pinned = dataclasses.replace(MANIFEST, pins=(Pin("cut", 1, 10, 0),))
+    pinned = structs.replace(MANIFEST, pins=(Pin("cut", 1, 10, 0),))
     assert verdict(make(given), manifest=pinned) is Verdict.HELD
 
 
 def test_a_listed_job_protects_its_object_and_its_inputs():
     """An expiry that passed long ago lifts no protection; a job that names no inputs protects every object."""
     job = Job(UUID, "merge", 1, 2, (bytes([5] * 16),))
-    listed = dataclasses.replace(MANIFEST, jobs=(job,))
+    listed = structs.replace(MANIFEST, jobs=(job,))
     assert verdict(segment(6), manifest=listed) is Verdict.JOB
     assert verdict(segment(6, bytes([5] * 16)), manifest=listed) is Verdict.JOB
     assert verdict(segment(6, bytes([6] * 16)), manifest=listed) is Verdict.GARBAGE
-    nameless = dataclasses.replace(MANIFEST, jobs=(dataclasses.replace(job, inputs=()),))
+    nameless = structs.replace(MANIFEST, jobs=(structs.replace(job, inputs=()),))
     assert verdict(segment(6, bytes([6] * 16)), manifest=nameless) is Verdict.JOB
 
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from stratalog.tier.manifests.jobs import JOBS_MAX, JobRefused, affected_pages, end_job, list_job, page_rewrite, swap
 from stratalog.tier.manifests.manifest import (
@@ -32,7 +31,7 @@ def manifest(log_bytes, make_entry):
 @pytest.fixture
 def output(make_entry):
     """An object that replaces the entries of these offsets."""
-    return lambda base, end: dataclasses.replace(make_entry(base, end, epoch=1), uuid=JOB)
+    return lambda base, end: structs.replace(make_entry(base, end, epoch=1), uuid=JOB)
 
 
 def listed(manifest, inputs):
@@ -49,7 +48,7 @@ def paged(manifest, *cuts):
         pages.append(ref)
         entries[ref.key] = inside
         start = cut
-    return dataclasses.replace(manifest, pages=tuple(pages), entries=manifest.entries[start:]), entries
+    return structs.replace(manifest, pages=tuple(pages), entries=manifest.entries[start:]), entries
 
 
 def test_entries_are_replaced_by_the_jobs_object(manifest, output):

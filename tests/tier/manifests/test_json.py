@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 
 import pytest
+from msgspec import structs
 
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.jobs import list_job
@@ -70,9 +70,9 @@ def test_fields_of_older_readers_are_written_as_before(manifest):
     assert (fields["format"], fields["version"], fields["min_reader_version"]) == ("stratalog-manifest", 1, 1)
     assert not {"history", "rewritten_seq", "deleted_ts"} & set(fields)
     ageless = tuple(
-        dataclasses.replace(item, max_timestamp_ms=-1) for item in manifest.trash
+        structs.replace(item, max_timestamp_ms=-1) for item in manifest.trash
     )  # a field that older readers keep
-    assert hashlib.sha256(to_bytes(dataclasses.replace(manifest, trash=ageless))).hexdigest() == VERSION_1_SHA256
+    assert hashlib.sha256(to_bytes(structs.replace(manifest, trash=ageless))).hexdigest() == VERSION_1_SHA256
 
 
 VERSION_1_SHA256 = "7a554801aa679454df65bd1458e3c3621d6df52397d642833abb9fe98791f70e"
@@ -84,7 +84,7 @@ def paged(manifest):
     entries = manifest.entries[:2]
     data = page_to_bytes(manifest.partition, entries)
     page = page_ref(manifest.partition, entries, data, manifest.seq)
-    return dataclasses.replace(manifest, pages=(page,), entries=manifest.entries[2:])
+    return structs.replace(manifest, pages=(page,), entries=manifest.entries[2:])
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_fields_that_older_readers_would_miss_need_version_2(manifest, change):
 
 def test_marks_of_the_second_version_survive_their_bytes(manifest):
     """The rewritten number, the time of deletion and the history; no older reader is shut out by them."""
-    marked = dataclasses.replace(
+    marked = structs.replace(
         mark_deleted(manifest, now_ms=77), rewritten_seq=3, history=HistoryRef(4, manifest.partition.prefix + "h", "00")
     )
     assert from_bytes(to_bytes(marked), "k") == marked
@@ -129,7 +129,7 @@ def test_no_flipped_bit_makes_another_manifest(manifest):
         except Corrupt:
             continue
         unseen += 1
-        assert dataclasses.replace(read, unknown=()) == manifest
+        assert structs.replace(read, unknown=()) == manifest
     assert unseen < 8 * len("crc32c")
 
 
@@ -210,4 +210,4 @@ def test_every_changed_byte_is_noticed(manifest):
         except (Corrupt, NewerManifest):
             continue
         # Only the name of the checksum's own field may change: then it is one that we do not know.
-        assert dataclasses.replace(read, unknown=()) == manifest
+        assert structs.replace(read, unknown=()) == manifest

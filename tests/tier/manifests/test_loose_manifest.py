@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.json import to_bytes
 from stratalog.tier.manifests.loose_manifest import page_entries, read_loosely

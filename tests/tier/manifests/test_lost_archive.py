@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.lost_archive import check_not_lost, may_end_earlier

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.manifest import (

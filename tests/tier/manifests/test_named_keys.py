@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.json import to_bytes
 from stratalog.tier.manifests.named_keys import named_keys, objects_of

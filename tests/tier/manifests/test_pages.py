@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
 from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from stratalog.tier.documents.json import decompressed
 from stratalog.tier.documents.keys import PageKey, PartitionId, parse_key
@@ -89,7 +89,7 @@ def test_a_page_that_is_none_of_ours_is_corrupt(page, log_bytes, change):
     fields = json.loads(decompressed(data, "k"))
     change(fields)
     other = compressed(json.dumps(fields).encode())
-    ref = dataclasses.replace(ref, size_bytes=len(other), crc32c=manifest_pages.crc32c(other))
+    ref = structs.replace(ref, size_bytes=len(other), crc32c=manifest_pages.crc32c(other))
     with pytest.raises(Corrupt):
         page_from_bytes(other, ref, log_bytes.partition)
 
@@ -97,15 +97,15 @@ def test_a_page_that_is_none_of_ours_is_corrupt(page, log_bytes, change):
 def test_dead_entries_must_be_where_the_reference_says(page, log_bytes):
     """The count and the first live offset belong together."""
     ref, data, entries = page
-    dead = dataclasses.replace(ref, dead_count=1, live_first=200)
+    dead = structs.replace(ref, dead_count=1, live_first=200)
     assert page_from_bytes(data, dead, log_bytes.partition) == entries
     with pytest.raises(Corrupt):
-        page_from_bytes(data, dataclasses.replace(ref, dead_count=1, live_first=300), log_bytes.partition)
+        page_from_bytes(data, structs.replace(ref, dead_count=1, live_first=300), log_bytes.partition)
 
 
 def named(ref, data, **changes):
     """The reference of a page whose bytes are ``data``."""
-    return dataclasses.replace(ref, size_bytes=len(data), crc32c=crc32c(data), **changes)
+    return structs.replace(ref, size_bytes=len(data), crc32c=crc32c(data), **changes)
 
 
 def test_a_page_holds_no_more_than_its_manifest_says(page, log_bytes):
@@ -123,7 +123,7 @@ def test_a_page_holds_no_more_than_its_manifest_says(page, log_bytes):
 def test_the_largest_page_that_is_written_can_be_read(log_bytes, make_entry):
     """All entries of a page that is not merged any more, with the largest numbers there are."""
     one = make_entry(1 << 30, (1 << 30) + 1, epoch=7, max_timestamp_ms=1 << 30, aborted_count=1 << 30)
-    entries = tuple(dataclasses.replace(one, base=(1 << 30) + at, end=(1 << 30) + at + 1) for at in range(2000))
+    entries = tuple(structs.replace(one, base=(1 << 30) + at, end=(1 << 30) + at + 1) for at in range(2000))
     data = page_to_bytes(log_bytes.partition, entries)
     assert len(page_from_bytes(data, page_ref(log_bytes.partition, entries, data, 7), log_bytes.partition)) == 2000
     raw_bytes = len(decompressed(data, "k", 1 << 30))
@@ -175,14 +175,14 @@ def test_a_manifest_stays_small_whatever_its_age(monkeypatch):
     counts = []
     for number in range(600):
         entries = INLINE_MAX - INLINE_KEPT
-        plan = plan_spill(dataclasses.replace(manifest, entries=(None,) * (INLINE_MAX + 0 + 1)))
+        plan = plan_spill(structs.replace(manifest, entries=(None,) * (INLINE_MAX + 0 + 1)))
         assert plan.inline_count == entries + 1
         total = sum(page.entry_count for page in plan.merged) + plan.inline_count
         ref = manifest_pages.PageRef(
             "k", number, number + 1, number, total, 1, 0, Totals(), 0, 0, 0, 0, live_first=number, front_timestamp_ms=0
         )
         kept = manifest.pages[: len(manifest.pages) - len(plan.merged)]
-        manifest = dataclasses.replace(manifest, pages=(*kept, ref))
+        manifest = structs.replace(manifest, pages=(*kept, ref))
         counts.append(len(manifest.pages))
     assert max(counts) <= 600 // FANOUT**2 + 2 * (FANOUT - 1)
     assert sum(page.entry_count for page in manifest.pages) == 600 * (INLINE_MAX - INLINE_KEPT + 1)

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim, commit, set_log_start
 from stratalog.tier.manifests.parts import Pin
@@ -25,7 +24,7 @@ def test_a_pin_comes_and_goes(manifest):
     mine = Pin("cut-1", 5, 150, 30)
     pinned = pin(manifest, mine, now_ms=6)
     assert (pinned.pins, pinned.seq, pinned.entries) == (
-        (dataclasses.replace(mine, seq=manifest.seq + 1),), manifest.seq + 1, manifest.entries,
+        (structs.replace(mine, seq=manifest.seq + 1),), manifest.seq + 1, manifest.entries,
     )  # fmt: skip
     assert pin(pinned, mine, now_ms=7) is pinned
     assert unpin(pinned, "cut-1", now_ms=8).pins == ()

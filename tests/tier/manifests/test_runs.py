@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.jobs import JOBS_MAX, JobRefused
 from stratalog.tier.manifests.leases import SKEW_MS

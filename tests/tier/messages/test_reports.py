@@ -19,4 +19,4 @@ def test_every_failure_says_what_it_is_about():
         "MissingReport", "CorruptReport", "FailedReport"}
     ]  # fmt: skip
     assert len(failures) == 5
-    assert all("message" in kind.__dataclass_fields__ for kind in failures)
+    assert all("message" in kind.__struct_fields__ for kind in failures)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import os
 import pickle
 import tracemalloc
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.objects.footer import BLOBS

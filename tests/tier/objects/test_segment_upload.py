@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.objects.segment_object import FileRange, SegmentRequest, build_segment
 from stratalog.tier.objects.segment_upload import ObjectDiffers, put_segment, release_pages, verify_object

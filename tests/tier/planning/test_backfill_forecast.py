@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.spark.source.fetch import ReadRequest, read_slices
 from stratalog.tier.documents.keys import PartitionId

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import Entry

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 
 import pytest
+from msgspec import structs
 
 from stratalog.tier.planning import plan_events
 from stratalog.tier.planning.plan import ArchivePlan, PlanSettings
@@ -26,12 +26,12 @@ from stratalog.tier.planning.plan_events import (
 
 EVENTS = typing.get_args(Event)
 ACTIONS = typing.get_args(Action)
-SAMPLES = {"int": 0, "bool": False, "float": 0.5, "str": "", "RangeRef": RangeRef(0, 1, 1), "tuple[RangeRef, ...]": ()}
+SAMPLES = {int: 0, bool: False, float: 0.5, str: "", RangeRef: RangeRef(0, 1, 1), tuple[RangeRef, ...]: ()}
 
 
 def sample(kind):
     """An event of this kind about nothing."""
-    return kind(*(SAMPLES[each.type] for each in dataclasses.fields(kind)))
+    return kind(*(SAMPLES[each.type] for each in structs.fields(kind)))
 
 
 def test_every_class_is_an_event_or_an_action():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.objects.chunk_table import CHUNK_BYTES, Chunk, ChunkTable

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.messages.commands import FilledChunk
 from stratalog.tier.reading.cache import Admission, CacheLimits, ChunkCache

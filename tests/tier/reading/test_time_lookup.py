@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Manifest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.stores.checked_read import READS_MAX
 from stratalog.tier.stores.faulty_store import Fault, FaultRule, FaultyStore

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.cuts import Cut, CutState, CutTopic
 from stratalog.tier.messages.group_copy import GroupCopy, OffsetCopy, group_copy_projection, groups_prefix

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import cut_key, cut_manifest_key, topic_key
 from stratalog.tier.manifests.garbage import Verdict

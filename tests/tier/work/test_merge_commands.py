@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.manifests import pages as manifest_pages
 from stratalog.tier.manifests.entries import iter_entries

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.bucket.trash import DELETED_RECORDS, RETENTION, TIERING_OFF, Retention
 from stratalog.tier.manifests.jobs import MERGE_KIND, list_job

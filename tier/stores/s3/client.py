@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.tier.stores.s3.checksum import content_md5
 from stratalog.tier.stores.s3.credentials import RenewingClient
@@ -48,8 +50,7 @@ _clients_lock = threading.Lock()
 _clients: dict[tuple[int, S3Settings], S3Client] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class S3Settings:
+class S3Settings(Struct, frozen=True):
     """How to reach S3; everything has a default that works with Amazon's own service.
 
     ``endpoint_url``      of another service than Amazon's; also switches to path-style addresses.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from stratalog.tier.stores.s3.errors import s3_errors
 from stratalog.tier.stores.s3.walk import Level, Walk
@@ -30,15 +31,13 @@ def milliseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
-@dataclass(slots=True)
-class Service:
+class Service(Struct):
     """Findings about the service behind a store, from its listings."""
 
     by_directory: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The objects of ``bucket`` whose keys begin with ``prefix``; ``url`` is named in errors."""
 
     client: S3Client

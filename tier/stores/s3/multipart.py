@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from stratalog.tier.stores.s3.checksum import content_md5, decode_crc32c, encode_crc32c
 from stratalog.tier.stores.s3.client import S3Settings
@@ -35,8 +36,7 @@ def effective_part_bytes(size_bytes: int, part_bytes: int) -> int:
     return max(part_bytes, PART_BYTES_MIN, -(-size_bytes // PART_COUNT_MAX))
 
 
-@dataclass(frozen=True, slots=True)
-class MultipartUpload:
+class MultipartUpload(Struct, frozen=True):
     """One upload of ``key``; ``threads`` parts travel at once, so memory stays within ``threads + 1`` parts.
 
     Where the service offers full-object checksums, the CRC-32C of the whole is checked at completion; it is computed

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct
 
 __all__ = ["Level", "Walk", "first_needed_name", "just_below"]
 
@@ -19,8 +20,7 @@ T = TypeVar("T")
 _ASCII_MAX: Final = 0x7E
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """One page of one level: what lies there, by key (an object) or by key with a slash (None: a directory)."""
 
     entries: dict[str, Any]
@@ -47,8 +47,7 @@ def just_below(name: str) -> str:
     return head + ("." if below == "/" else below)
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """``pages(prefix, start_after)`` asks the service for the pages of the level that ``prefix`` lies in."""
 
     pages: Callable[[str, str], Iterator[Level]]

@@ -1,9 +1,8 @@
 """Answers to requests of other replicas."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from stratalog.broker.quorum.batches import data_batch, parse_batches
 from stratalog.broker.quorum.wire.received_answers import answer_from_wire

@@ -1,10 +1,9 @@
 """Requests to other replicas of the metadata log."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.broker.quorum.wire.received_requests import request_from_wire
 from stratalog.broker.quorum.wire.sent_requests import oldest_version, request_to_wire
