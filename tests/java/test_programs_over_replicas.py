@@ -1,4 +1,4 @@
-"""Java's transactions, groups and Streams on three nodes of ours with three replicas, while leaders and coordinators are killed."""
+"""Java's transactions, groups, Streams and Connect on three nodes of ours with three replicas, while leaders and coordinators are killed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from stratalog.client.client import Client
 from stratalog.client.coordinators import GROUP, TRANSACTION, find_coordinator, while_coordinators_move
+from tests.java.connect_workers import Lines, Worker, begin_copying
 from tests.java.mixed_nodes import MixedCluster
 from tests.java.test_mixed_replicas import all_in_sync, in_sync
 
@@ -302,4 +303,36 @@ def test_a_word_count_over_kills_counts_every_word_once(
             written.setdefault(word.decode(), []).append(int.from_bytes(number, "big"))
     assert written == {word: list(range(1, total + 1)) for word, total in expected.items()}
     print(f"{expected.total():,} words counted once")
+    assert_no_mistakes(three)
+
+
+def test_workers_of_connect_copy_each_line_once_over_kills(
+    background, three, create, until, kill_in_turn, tmp_path
+) -> None:
+    """An exactly-once source in two workers; their coordinator, the leaders of their settings and of the topic are killed."""
+    create("once")
+    three_replicas = {f"{name}_storage_replication_factor": 3 for name in ("config", "offset", "status")}
+    workers = [Worker(background, three.brokers, tmp_path, number, **three_replicas) for number in range(2)]
+    lines = Lines(tmp_path / "in")
+    lines.write(LINES)
+    begin_copying(workers, lines, until)
+
+    def copied_while_fed() -> int:
+        done = count(three, "once")
+        if done > len(lines.written) - LINES // 2:
+            lines.write(LINES)
+        return done
+
+    kill_in_turn(
+        [
+            lambda: coordinator(three, "connect", GROUP),
+            lambda: in_sync(three.brokers, "connect-configs")[0][0],
+            lambda: in_sync(three.brokers, "once")[0][0],
+        ],
+        copied_while_fed, 200, ["once", "connect-configs", "connect-offsets", "__consumer_offsets"],
+    )  # fmt: skip
+    until(lambda: count(three, "once") >= len(lines.written))
+    copied = [value.decode() for partition in read(three, "once") for _, value in partition]
+    assert sorted(copied) == sorted(lines.written)
+    print(f"{len(copied):,} lines copied once")
     assert_no_mistakes(three)
