@@ -18,6 +18,7 @@ from stratalog.broker.coordinators.internal_topics import TopicMaking
 from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
 from stratalog.broker.http.tier_watch import TierWatch
 from stratalog.broker.image_following import FollowingServices, ImageFollowing
+from stratalog.broker.lifecycle.registration_marks import RegistrationMarks
 from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.network.limits import segments_open_max, server_limits
 from stratalog.broker.network.server import Server
@@ -29,7 +30,6 @@ from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.compaction import CleanerServices, Compaction
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions, HostedServices
 from stratalog.broker.replicas.led import Led
-from stratalog.broker.replicas.registration_marks import RegistrationMarks
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Dispatcher
 from stratalog.broker.requests.quotas import Quotas

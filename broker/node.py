@@ -27,6 +27,7 @@ from stratalog.broker.http.connections import http_limits
 from stratalog.broker.http.listener import HttpListener
 from stratalog.broker.http.topic_figures import TopicFigures
 from stratalog.broker.joinable import joinable
+from stratalog.broker.lifecycle.registration_marks import RegistrationMarks
 from stratalog.broker.move_assembly import new_moves
 from stratalog.broker.network.limits import server_limits
 from stratalog.broker.network.server import Server, told_listeners
@@ -40,7 +41,6 @@ from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition_table import PartitionTable
-from stratalog.broker.replicas.registration_marks import RegistrationMarks
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.replication.metrics import add_replica_figures
 from stratalog.broker.requests.authorizer import authorizer_of
@@ -142,6 +142,7 @@ class Node:
             tick=self.tick,
             sync_threads=self._sync_threads,
             on_failed=self._directory_failed,
+            metadata_dir=self.config.metadata_log_dir,
             metadata_only=self.config.metadata_only_dir,
             spare=Spare(self.config.cache_dir, self.config.integer("stratalog.ballast.bytes")),
             may_format=not self.config.roles.has_peers,

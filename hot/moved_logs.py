@@ -194,11 +194,17 @@ def _bounds(log_: Log) -> LogBounds:
 # -- the start -------------------------------------------------------------------------------------------------
 
 
-def settle_moves(directories: Sequence[LogDirectory], unique: Callable[[], Uuid]) -> list[UnfinishedMove]:
+def settle_moves(
+    directories: Sequence[LogDirectory], unique: Callable[[], Uuid], *, is_all: bool = True
+) -> list[UnfinishedMove]:
     """Bring moves that a stop has interrupted to one log for each partition; those that are to be begun again.
 
-    No log is removed before the other one is known to be whole. Raises `OSError`.
+    No log is removed before the other one is known to be whole. ``is_all``: no directory is offline. A log that was to
+    move to one that is goes on where it is: its note goes, or a later start would take the copy, which lacks what is written now.
+    Raises `OSError`.
     """
+    if not is_all:
+        _drop_targets(directories)
     for name, twice in _duplicates(directories).items():
         for copy in twice:
             for log_ in twice:
@@ -217,6 +223,19 @@ def settle_moves(directories: Sequence[LogDirectory], unique: Callable[[], Uuid]
                 directory.files.sync_directory(directory.path)
                 log.error("%s is a copy of a log that lies in none of log.dirs; it is kept as %s", path, kept)
     return list(unfinished.values())
+
+
+def _drop_targets(directories: Sequence[LogDirectory]) -> None:
+    """Remove the notes of logs that were to move to a directory that is none of these, durably."""
+    here = {one.owner.directory_id for one in directories if one.owner is not None}
+    for directory in directories:
+        for name in directory.partitions:
+            path = directory.partition_path(name)
+            target = _noted(directory.files, f"{path}/{_TARGET}")
+            if target is not None and target not in here:
+                directory.files.unlink(f"{path}/{_TARGET}")
+                directory.files.sync_directory(path)
+                log.warning("%s was to move to a directory that is offline; it goes on in %s", name, directory.path)
 
 
 def _duplicates(directories: Sequence[LogDirectory]) -> dict[TopicPartition, list[LogDirectory]]:

@@ -6,19 +6,24 @@ A directory belongs to one broker of one cluster (``meta.properties``) and to on
 from __future__ import annotations
 
 import asyncio
-import errno
-import fcntl
 import logging
 import os
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
 from functools import partial
 from operator import ne
 from typing import Protocol
 
 from msgspec import Struct, field
 
+from stratalog.broker.replicas.directory_loading import (
+    check_formatted,
+    cluster_id_of,
+    load_directories,
+    put_marks_back,
+    release_loaded,
+    report,
+)
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.runtime.ballast import NOTHING_SPARE, Ballast, Spare
 from stratalog.broker.runtime.tick import Tick
@@ -31,16 +36,15 @@ from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.moved_logs import UnfinishedMove, settle_moves
 from stratalog.hot.storage.checkpoint import (
     MetaProperties,
-    write_clean_shutdown,
     write_meta_properties,
     write_topic_id,
 )
 from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.metadata.image.directory_ids import LOST
 from stratalog.metadata.image.topic_names import CLUSTER_METADATA_TOPIC
-from stratalog.wire.errors import Invalid
-from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
+from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
-__all__ = ["Directories", "Directory", "Kept", "lock_directory"]
+__all__ = ["Directories", "Directory", "Kept"]
 
 _UUID_BYTES = 16
 _ROWS_PER_PAUSE = 500
@@ -74,7 +78,8 @@ class Directory(Struct):
     files: LogDirectory
     writer: DirectoryWriter
     directory_id: bytes
-    lock: int
+    lock: int | None
+    """None where the directory was offline from the start."""
     ballast: Ballast
     arriving: dict[TopicPartition, Kept] = field(default_factory=dict)
     """Logs that are about to move here: their rows are in the checkpoints already."""
@@ -110,49 +115,59 @@ class Directories:
         tick: Tick,
         sync_threads: Executor,
         on_failed: Callable[[DirectoryWriter, OSError], None],
+        metadata_dir: str | None = None,
         metadata_only: str | None = None,
         spare: Spare = NOTHING_SPARE,
         may_format: bool = True,
     ) -> Directories:
         """Lock and load every directory; the first start gives the cluster its id, where ``may_format`` allows it.
 
-        ``spare`` makes room on a full disk. Raises `Invalid` for a directory of another broker, cluster or
+        One whose disk fails is offline from the start, if another one holds topics; without ``metadata_dir`` there is no
+        start. ``spare`` makes room on a full disk. Raises `Invalid` for a directory of another broker, cluster or
         process, `OSError` for one that cannot be used.
         """
-        locks: list[int] = []
-        loaded: list[LogDirectory] = []
+        loaded = load_directories(
+            paths,
+            files,
+            spare,
+            needed=metadata_dir,
+            topic_dirs_only=metadata_only,
+        )
+        usable = [one.files for one in loaded if one.error is None]
         try:
-            every = dict.fromkeys(paths)
-            ballasts = [Ballast(path, spare.ballast_bytes) for path in every]
-            _load(ballasts, every, files, locks, loaded, spare.cache_dir)
             if not may_format:
-                _check_formatted(loaded)
-            cluster_id = _cluster_id(loaded, node_id)
-            unfinished = settle_moves(loaded, partial(os.urandom, _UUID_BYTES))
+                check_formatted(usable)
+            cluster_id = cluster_id_of(usable, node_id)
+            unfinished = settle_moves(usable, partial(os.urandom, _UUID_BYTES), is_all=len(usable) == len(loaded))
         except BaseException:
-            _put_marks_back(loaded)
-            for lock in locks:
-                os.close(lock)
+            release_loaded(loaded)
             raise
         directories = []
-        for one, lock, ballast in zip(loaded, locks, ballasts, strict=True):
-            if one.owner is None or one.owner.directory_id is None:
-                one.owner = MetaProperties(cluster_id, node_id, os.urandom(_UUID_BYTES))
-                write_meta_properties(files, one.path, one.owner)
+        for one in loaded:
+            found = one.files
+            if one.error is None and (found.owner is None or found.owner.directory_id is None):
+                found.owner = MetaProperties(cluster_id, node_id, os.urandom(_UUID_BYTES))
+                write_meta_properties(files, found.path, found.owner)
             writer = DirectoryWriter(
-                one.path,
+                found.path,
                 loop=loop,
                 tick=tick,
                 sync_threads=sync_threads,
                 on_failed=on_failed,
-                kernel_sync=spawner_of(loop).kernel_sync(one.path),
+                kernel_sync=None if one.error is not None else spawner_of(loop).kernel_sync(found.path),
+                offline=one.error,
             )
-            assert one.owner.directory_id is not None
-            directories.append(Directory(one, writer, one.owner.directory_id, lock, ballast))
-            _report(one)
+            directory_id = None if found.owner is None else found.owner.directory_id
+            directories.append(Directory(found, writer, directory_id or LOST, one.lock, one.ballast))
+            report(found)
         opened = cls(directories, cluster_id, node_id, metadata_only=metadata_only)
         opened.unfinished_moves = unfinished
         return opened
+
+    @property
+    def is_partly_unread(self) -> bool:
+        """Whether a directory was offline from the start: the logs that lie there are unknown."""
+        return any(directory.lock is None for directory in self.all)
 
     @property
     def online(self) -> list[Directory]:
@@ -314,10 +329,11 @@ class Directories:
     def release(self, *, untouched: bool = False) -> None:
         """Release the locks of all directories; ``untouched`` ones keep the mark of their last stop."""
         if untouched:
-            _put_marks_back(directory.files for directory in self.all)
+            put_marks_back(directory.files for directory in self.all)
         for directory in self.all:
             directory.writer.close()
-            os.close(directory.lock)
+            if directory.lock is not None:
+                os.close(directory.lock)
 
     def _grouped(self, partitions: Iterable[Kept]) -> list[tuple[Directory, list[Kept]]]:
         grouped: dict[str, list[Kept]] = {directory.path: [] for directory in self.all}
@@ -334,87 +350,6 @@ def _high_watermarks(partitions: Iterable[Kept]) -> Iterator[tuple[TopicPartitio
     return ((one.topic_partition, one.high_watermark) for one in partitions)
 
 
-def _load(
-    ballasts: Iterable[Ballast],
-    paths: Iterable[str],
-    files: Filesystem,
-    locks: list[int],
-    loaded: list[LogDirectory],
-    cache_dir: str,
-) -> None:
-    """Lock and load each directory; both are added to ``locks`` and ``loaded`` as they come, also before an error."""
-    for ballast, path in zip(ballasts, paths, strict=True):
-        try:
-            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise
-            raise Invalid(f"log.dirs (--data): the directory {path} cannot be made: {error.strerror}") from error
-        locks.append(lock_directory(path))
-        ballast.make_room(cache_dir)
-        loaded.append(LogDirectory.load(path, files))
-
-
-def _put_marks_back(directories: Iterable[LogDirectory]) -> None:
-    for one in directories:
-        if one.clean:
-            with suppress(OSError):  # without the mark the next start verifies every log, and serves the same
-                write_clean_shutdown(one.files, one.path, one.clean_broker_epoch)
-
-
-def lock_directory(path: str) -> int:
-    """Lock the directory; returns the descriptor, for the caller to close. Raises `OSError`, `Invalid` if locked."""
-    descriptor = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise Invalid(
-            f"log directory {path} is in use by another process; stop it, or give this broker another directory"
-        ) from None
-    return descriptor
-
-
-def _check_formatted(loaded: Iterable[LogDirectory]) -> None:
-    """Raise `Invalid` for a directory without an id: a node of several may not make one up, it might have voted before."""
-    for one in loaded:
-        if one.owner is None or one.owner.directory_id is None:
-            raise Invalid(
-                f"{one.path} is not formatted, and the settings name other nodes: run `stratalog format` with this "
-                "node's file and the id of the cluster first. If this node had data there before, its disk is not mounted, or "
-                "was lost: a voter without its disk is no new one (docs/cluster.md)"
-            )
-
-
 def _is_damaged(found: Uuid | None, topic_id: Uuid) -> bool:
     """True if the ids differ in one character at most: random ids are never that similar."""
     return found is None or sum(map(ne, uuid_text(found), uuid_text(topic_id))) == 1
-
-
-def _cluster_id(loaded: Iterable[LogDirectory], node_id: int) -> str:
-    known = [(one.path, one.owner) for one in loaded if one.owner is not None]
-    for path, owner in known:
-        if owner.node_id != node_id:
-            raise Invalid(
-                f"{path} belongs to node {owner.node_id}, this broker has node.id={node_id}: name the directories of this "
-                f"node in log.dirs, or set node.id={owner.node_id}; nothing was changed"
-            )
-    clusters = {owner.cluster_id: path for path, owner in reversed(known)}
-    if len(clusters) > 1:
-        found = ", ".join(f"{path} to {cluster_id}" for cluster_id, path in sorted(clusters.items()))
-        raise Invalid(f"the log directories belong to different clusters: {found}; nothing was changed")
-    if clusters:
-        return next(iter(clusters))
-    while True:
-        text = uuid_text(os.urandom(_UUID_BYTES))
-        if not text.startswith("-") and len(uuid_parse(text)) == _UUID_BYTES:
-            return text
-
-
-def _report(directory: LogDirectory) -> None:
-    for name in directory.unknown:
-        log.warning("%s/%s was not written by this broker; it is left alone", directory.path, name)
-    for name in directory.damaged_checkpoints:
-        log.error("%s/%s is damaged; its content is derived from the logs and the other files", directory.path, name)
-    if directory.was_offline:
-        log.warning("%s went offline in its last run; every file is verified from disk", directory.path)

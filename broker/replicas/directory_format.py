@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from stratalog.broker.replicas.directories import lock_directory
+from stratalog.broker.replicas.directory_loading import lock_directory
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.storage.checkpoint import (
     META_PROPERTIES,

@@ -83,10 +83,14 @@ class DirectoryWriter:
         sync_threads: Executor,
         on_failed: Callable[[DirectoryWriter, OSError], None],
         kernel_sync: KernelSync[tuple[LogOwner, SyncTicket]] | None = None,
+        offline: OSError | None = None,
     ) -> None:
-        """``kernel_sync`` takes the syncs of plain files. Threads run those that it refuses, or all if it is None."""
+        """``kernel_sync`` takes the syncs of plain files. Threads run those that it refuses, or all if it is None.
+
+        ``offline``: why the directory cannot be used from the start.
+        """
         self.path = path
-        self.offline: OSError | None = None
+        self.offline = offline
         self.sync_cycles = 0
         self._loop = loop
         self._tick = tick

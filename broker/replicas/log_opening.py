@@ -22,7 +22,7 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.gone_logs import begun, note_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.segments.segment_cache import SegmentCache
-from stratalog.metadata.image.directory_ids import LOST, UNASSIGNED, is_reserved
+from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
 from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import KafkaError, StratalogError
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
@@ -68,6 +68,8 @@ class LogOpening:
         self._unopened: dict[Uuid, None] = {}
         self._lost: dict[Uuid, None] = {}
         """Topics with a log that was not there at the start and could not be begun anew so far."""
+        self._unread: dict[TopicPartition, Uuid] = {}
+        """Replicas without a directory in the metadata, which may lie in one that was offline from the start."""
         self.given_up: dict[TopicPartition, Uuid] = {}
         """Replicas that count and whose logs are gone from their directory: the controller is to hear of it."""
 
@@ -111,7 +113,7 @@ class LogOpening:
         directories = self._directories
         try:
             directories.set_aside(name, topic_id)
-            directory = self._directory_for(name, placed_in, is_counted_on=is_counted_on)
+            directory = self._directory_for(name, topic_id, placed_in, is_counted_on=is_counted_on)
             if is_counted_on:
                 self._check_not_gone(name, topic_id, placed_in)
         except OSError as error:
@@ -145,7 +147,9 @@ class LogOpening:
         self._recovery.add(log_)
         return OpenedLog(log_, directory, led)
 
-    def _directory_for(self, name: TopicPartition, placed_in: Uuid, *, is_counted_on: bool) -> Directory:
+    def _directory_for(
+        self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid, *, is_counted_on: bool
+    ) -> Directory:
         """Where the log lies, or is to lie. Raises `OSError` if that is offline, or may be, or is not here."""
         directories = self._directories
         directory = directories.holding(name)
@@ -153,6 +157,12 @@ class LogOpening:
             raise OSError(f"it lies in {directory.path}, which is offline: {directory.writer.offline}")
         if directory is not None:
             return directory
+        if placed_in in {UNASSIGNED, MIGRATING} and directories.is_partly_unread and not self._started:
+            self._unread[name] = topic_id
+        if self._unread.get(name) == topic_id:
+            raise OSError(
+                "it may lie in the directory that is offline since the start, and is not begun anew in another one"
+            )
         known = {one.directory_id for one in directories.online}
         if placed_in not in known and not is_reserved(placed_in) and len(directories.online) < len(directories.all):
             raise OSError("it may lie in a directory that is offline, and is not begun anew in another one")

@@ -52,7 +52,7 @@ def adopt(
     above the log start: then the log begins where its archive does. The old bucket is neither read
     nor changed.
     """
-    from stratalog.broker.replicas.directories import lock_directory
+    from stratalog.broker.replicas.directory_loading import lock_directory
     from stratalog.broker.restore.adoption import adopt_bucket, plan_adoption
     from stratalog.hot.storage.filesystem import RealFilesystem
 

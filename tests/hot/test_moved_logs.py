@@ -223,3 +223,22 @@ def test_a_recovery_point_above_the_log_is_carried_again(bench):
     bench.target.points_stored = True
     bench.log.truncate_to(0)
     assert not rows_carried(bench.source, bench.target, bench.log)
+
+
+def test_a_log_that_goes_on_without_the_directory_of_its_copy_is_not_replaced_by_it(bench):
+    """The disk of the copy was dead at a start: what was written since is in the log only."""
+    bench.note()
+    bench.files.rename(bench.copy, bench.target.partition_path(NAME))
+    source, _ = bench.load()
+    assert settle_moves([source], lambda: UNIQUE, is_all=False) == []
+    assert bench.settle() == (["one"], [])
+    assert bench.names() == ["t-0", f"t-0.{UNIQUE.hex()}-stray"]
+
+
+def test_a_copy_that_goes_on_without_the_directory_of_its_log_takes_its_place(bench):
+    """It was whole when the disk of the log died: what was written since is in the copy only."""
+    bench.note()
+    bench.files.rename(bench.copy, bench.target.partition_path(NAME))
+    _, target = bench.load()
+    assert settle_moves([target], lambda: UNIQUE, is_all=False) == []
+    assert bench.settle() == (["two"], [])

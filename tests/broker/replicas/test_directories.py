@@ -37,6 +37,7 @@ class Bench:
             tick=Tick(loop),
             sync_threads=self.threads,
             on_failed=lambda writer, error: self.failures.append(writer.path),
+            metadata_dir=str(self.path / names[0]),
         )
 
     def partition(self, directory, name=NAME, topic_id=b"i" * 16):

@@ -1,4 +1,4 @@
-"""Tests of hot/storage/registration_mark.py; tests/broker/replicas/test_registration_marks.py has those of a broker."""
+"""Tests of hot/storage/registration_mark.py; tests/broker/lifecycle/test_registration_marks.py has those of a broker."""
 
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.hot.storage.registration_mark import (

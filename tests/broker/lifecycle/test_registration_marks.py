@@ -1,10 +1,10 @@
-"""Tests of broker/replicas/registration_marks.py."""
+"""Tests of broker/lifecycle/registration_marks.py."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.replicas.registration_marks import RegistrationMarks
+from stratalog.broker.lifecycle.registration_marks import RegistrationMarks
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.hot.storage.registration_mark import REGISTRATION, read_registration
@@ -28,7 +28,7 @@ class Broker:
             )
             for one in self.loaded
         ]
-        return RegistrationMarks(SimpleNamespace(all=found))
+        return RegistrationMarks(SimpleNamespace(all=found, online=found))
 
     def stop(self, broker_epoch) -> None:
         """Say farewell."""
@@ -108,6 +108,6 @@ def test_a_disk_that_refuses_the_mark_is_reported(broker, monkeypatch):
     def refuse(_files, _path):
         raise OSError(5, "the disk does not answer")
 
-    monkeypatch.setattr("stratalog.broker.replicas.registration_marks.remove_registration", refuse)
+    monkeypatch.setattr("stratalog.broker.lifecycle.registration_marks.remove_registration", refuse)
     marks.may_lose()
     assert [error.errno for error in broker.reported] == [5, 5]

@@ -29,8 +29,12 @@ class RegistrationMarks:
         self._is_void = False
 
     def previous_broker_epoch(self) -> int:
-        """The registration of the process before, if it lost nothing in any directory; else -1. Raises `OSError`."""
-        return min(_lossless(one.files) for one in self._directories.all)
+        """The registration of the process before, if it lost nothing in any directory; else -1.
+
+        One that is offline does not count: its replicas neither lead nor are counted on until it is back, and says then
+        what it lost. Raises `OSError`.
+        """
+        return min(_lossless(one.files) for one in self._directories.online)
 
     def registered(self, broker_epoch: int) -> None:
         """The controller has given this process an epoch."""

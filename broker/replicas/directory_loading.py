@@ -1,0 +1,183 @@
+"""Locks and loads the log directories at the start. One whose disk fails does not stop a broker that has others.
+
+A directory belongs to one broker of one cluster (``meta.properties``) and to one process (``.lock``).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from stratalog.broker.runtime.ballast import DISK_FULL, Ballast, Spare
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.storage.checkpoint import write_clean_shutdown
+from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import uuid_parse, uuid_text
+
+__all__ = [
+    "LoadedDirectory",
+    "check_formatted",
+    "cluster_id_of",
+    "load_directories",
+    "lock_directory",
+    "put_marks_back",
+    "release_loaded",
+    "report",
+]
+
+_UUID_BYTES: Final = 16
+_OF_THE_PROCESS: Final = DISK_FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""Errors that another start does not have, or that a full disk makes: the start ends with them."""
+
+log = logging.getLogger(__name__)
+
+
+class LoadedDirectory(NamedTuple):
+    """A log directory of this start. One with an ``error`` is offline: nothing of it is known, and it is not locked."""
+
+    files: LogDirectory
+    lock: int | None
+    ballast: Ballast
+    error: OSError | None = None
+
+
+def load_directories(
+    paths: Iterable[str], files: Filesystem, spare: Spare, *, needed: str | None, topic_dirs_only: str | None
+) -> list[LoadedDirectory]:
+    """Lock and load each directory.
+
+    One that fails is offline, if another one that holds topics does not; ``needed``, the one of the metadata log, may not
+    fail, and ``topic_dirs_only`` names one without topics. Raises what stops the start, with all locks released:
+    `Invalid`, `Corrupt`, `OSError`.
+    """
+    loaded: list[LoadedDirectory] = []
+    try:
+        for path in dict.fromkeys(paths):
+            one = _load(path, files, spare, may_fail=needed is not None and path != needed)
+            loaded.append(one)  # one by one: an error releases those before
+        failed = [one for one in loaded if one.error is not None]
+        if failed and all(one.error is not None for one in loaded if one.files.path != topic_dirs_only):
+            raise _of_the_start(failed[0].error)
+    except BaseException:
+        release_loaded(loaded)
+        raise
+    for one in failed:
+        log.critical(
+            "log directory %s cannot be used: %s. The broker starts without it: partitions that lie there are offline here until "
+            "the disk is repaired, or an empty one is in its place, and the broker started again",
+            one.files.path,
+            one.error,
+        )
+    return loaded
+
+
+def _load(path: str, files: Filesystem, spare: Spare, *, may_fail: bool) -> LoadedDirectory:
+    lock: int | None = None
+    ballast = Ballast(path, spare.ballast_bytes)
+    try:
+        _make(path)
+        lock = lock_directory(path)
+        ballast.make_room(spare.cache_dir)
+        return LoadedDirectory(LogDirectory.load(path, files), lock, ballast)
+    except BaseException as error:  # noqa: BLE001 - raised again, or it is in what is returned
+        if lock is not None:
+            os.close(lock)
+        if may_fail and isinstance(error, OSError) and error.errno not in _OF_THE_PROCESS:
+            return LoadedDirectory(LogDirectory(path, files), None, ballast, error)
+        raise _of_the_start(error) from None
+
+
+class _NotMade(OSError):
+    """A directory that cannot be made: with one directory only, the settings are wrong."""
+
+
+def _of_the_start(error: BaseException | None) -> BaseException:
+    """The error that ends the start."""
+    assert error is not None
+    return Invalid(str(error)) if isinstance(error, _NotMade) else error
+
+
+def _make(path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103 - paths are strings throughout
+    except OSError as error:
+        if error.errno in _OF_THE_PROCESS:
+            raise
+        raise _NotMade(f"log.dirs (--data): the directory {path} cannot be made: {error.strerror}") from error
+
+
+def release_loaded(loaded: Sequence[LoadedDirectory]) -> None:
+    """Give up a start before it writes: marks of a clean stop go back, locks are released."""
+    put_marks_back(one.files for one in loaded)
+    for one in loaded:
+        if one.lock is not None:
+            os.close(one.lock)
+
+
+def put_marks_back(directories: Iterable[LogDirectory]) -> None:
+    """Write the marks of a clean stop again, which loading has taken."""
+    for one in directories:
+        if one.clean:
+            with suppress(OSError):  # without the mark the next start verifies every log, and serves the same
+                write_clean_shutdown(one.files, one.path, one.clean_broker_epoch)
+
+
+def lock_directory(path: str) -> int:
+    """Lock the directory; returns the descriptor, for the caller to close. Raises `OSError`, `Invalid` if locked."""
+    descriptor = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Invalid(
+            f"log directory {path} is in use by another process; stop it, or give this broker another directory"
+        ) from None
+    return descriptor
+
+
+def check_formatted(loaded: Iterable[LogDirectory]) -> None:
+    """Raise `Invalid` for a directory without an id: a node of several may not make one up, it might have voted before."""
+    for one in loaded:
+        if one.owner is None or one.owner.directory_id is None:
+            raise Invalid(
+                f"{one.path} is not formatted, and the settings name other nodes: run `stratalog format` with this "
+                "node's file and the id of the cluster first. If this node had data there before, its disk is not mounted, or "
+                "was lost: a voter without its disk is no new one (docs/cluster.md)"
+            )
+
+
+def cluster_id_of(loaded: Iterable[LogDirectory], node_id: int) -> str:
+    """The cluster that the directories name; a new id if none does. Raises `Invalid` for another node or several clusters."""
+    known = [(one.path, one.owner) for one in loaded if one.owner is not None]
+    for path, owner in known:
+        if owner.node_id != node_id:
+            raise Invalid(
+                f"{path} belongs to node {owner.node_id}, this broker has node.id={node_id}: name the directories of this "
+                f"node in log.dirs, or set node.id={owner.node_id}; nothing was changed"
+            )
+    clusters = {owner.cluster_id: path for path, owner in reversed(known)}
+    if len(clusters) > 1:
+        found = ", ".join(f"{path} to {cluster_id}" for cluster_id, path in sorted(clusters.items()))
+        raise Invalid(f"the log directories belong to different clusters: {found}; nothing was changed")
+    if clusters:
+        return next(iter(clusters))
+    while True:
+        text = uuid_text(os.urandom(_UUID_BYTES))
+        if not text.startswith("-") and len(uuid_parse(text)) == _UUID_BYTES:
+            return text
+
+
+def report(directory: LogDirectory) -> None:
+    """Log what is odd about a directory."""
+    for name in directory.unknown:
+        log.warning("%s/%s was not written by this broker; it is left alone", directory.path, name)
+    for name in directory.damaged_checkpoints:
+        log.error("%s/%s is damaged; its content is derived from the logs and the other files", directory.path, name)
+    if directory.was_offline:
+        log.warning("%s went offline in its last run; every file is verified from disk", directory.path)

@@ -1,0 +1,77 @@
+"""Locks and loads the log directories at the start. One whose disk fails does not stop a broker that has others."""
+
+import errno
+import os
+
+import pytest
+
+from stratalog.broker.replicas.directory_loading import load_directories, lock_directory, release_loaded
+from stratalog.broker.runtime.ballast import NOTHING_SPARE
+from stratalog.hot.storage.checkpoint import MetaProperties, write_clean_shutdown, write_meta_properties
+from stratalog.wire.errors import Invalid
+
+
+@pytest.fixture
+def load(tmp_path, watched_files):
+    """Load two directories of one broker; the first has the metadata."""
+
+    def run(*, needed="one", topic_dirs_only=None):
+        paths = [f"{tmp_path}/{name}" for name in ("one", "two")]
+        return load_directories(
+            paths,
+            watched_files,
+            NOTHING_SPARE,
+            needed=needed and f"{tmp_path}/{needed}",
+            topic_dirs_only=topic_dirs_only and f"{tmp_path}/{topic_dirs_only}",
+        )
+
+    release_loaded(run())
+    for name in ("one", "two"):
+        write_meta_properties(watched_files, f"{tmp_path}/{name}", MetaProperties("c", 1, os.urandom(16)))
+        write_clean_shutdown(watched_files, f"{tmp_path}/{name}", 7)
+    return run
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EROFS, errno.EACCES])
+def test_a_directory_that_fails_is_offline_beside_another_one(load, watched_files, tmp_path, caplog, code):
+    """Without a lock, and with a line that names it."""
+    watched_files.fail("unlink", f"{tmp_path}/two", code)
+    one, two = load()
+    assert (one.error, one.files.clean, two.error.errno, two.lock) == (None, True, code, None)
+    assert (two.files.owner, two.files.partitions, two.files.clean) == (None, {}, False)
+    assert f"log directory {tmp_path}/two cannot be used" in caplog.text
+    os.close(lock_directory(f"{tmp_path}/two"))
+    release_loaded([one, two])
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "options"),
+    [
+        ("one", errno.EIO, {}),
+        ("two", errno.EIO, {"needed": None}),
+        ("two", errno.EIO, {"topic_dirs_only": "one"}),
+        ("two", errno.ENOSPC, {}),
+        ("two", errno.EMFILE, {}),
+    ],
+    ids=["metadata", "no topics beside", "only one for topics", "full", "descriptors"],
+)
+def test_a_start_ends_where_no_directory_can_be_missed(load, watched_files, tmp_path, name, code, options):
+    """Locks are free again, and the marks of the last stop are there."""
+    watched_files.fail("unlink", f"{tmp_path}/{name}", code)
+    with pytest.raises(OSError, match=os.strerror(code)):
+        load(**options)
+    watched_files.faults.clear()
+    again = load()
+    assert [(each.error, each.files.clean) for each in again] == [(None, True), (None, True)]
+    release_loaded(again)
+
+
+def test_a_directory_that_is_no_directory(load, tmp_path):
+    """Offline beside another one; else the settings are wrong, which name it."""
+    (tmp_path / "two").rename(tmp_path / "kept")
+    (tmp_path / "two").write_bytes(b"")
+    loaded = load()
+    assert [each.error is None for each in loaded] == [True, False]
+    release_loaded(loaded)
+    with pytest.raises(Invalid, match=r"log\.dirs \(--data\): the directory .*/two cannot be made: File exists"):
+        load(needed="two")
