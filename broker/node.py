@@ -352,7 +352,7 @@ class Node:
             directory.files.mark_offline(str(error))
         except OSError as second:
             log.warning("%s could not be marked offline; the next start may not verify it: %s", writer.path, second)
-        if not self.directories.online or writer.path == self.config.metadata_log_dir:
+        if not self.directories.with_topics or writer.path == self.config.metadata_log_dir:
             log.critical("no log directory is left that this broker could work with; it ends")
             self.failed.set()
             return

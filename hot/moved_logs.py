@@ -6,7 +6,7 @@
    is written to the log.
 4. The note in the copy goes.
 
-A start that finds the partition twice takes the copy if the log names its directory. Else the log went on after a disk had
+A start that finds the partition twice takes the copy if the log names its directory: nothing was written to the log since. Else the log went on after a disk had
 failed in step 3: then the copy is set aside. A copy that is not complete is dropped, if the log is there, and made anew.
 Rows of checkpoints go with the log before step 2 (`carry_rows`).
 """
@@ -43,6 +43,7 @@ __all__ = [
     "rows_carried",
     "settle_moves",
     "take_over",
+    "undecided",
 ]
 
 FUTURE_SUFFIX: Final = "-future"
@@ -238,6 +239,18 @@ def _drop_targets(directories: Sequence[LogDirectory]) -> None:
                 log.warning("%s was to move to a directory that is offline; it goes on in %s", name, directory.path)
 
 
+def undecided(directories: Sequence[LogDirectory]) -> set[TopicPartition]:
+    """Logs that were copies, and whose origin may have gone on in a directory that is none of these. Raises `OSError`."""
+    here = {one.owner.directory_id for one in directories if one.owner is not None}
+    found = set()
+    for directory in directories:
+        for name in directory.partitions:
+            origin = _noted(directory.files, f"{directory.partition_path(name)}/{_ORIGIN}")
+            if origin is not None and origin not in here:
+                found.add(name)
+    return found
+
+
 def _duplicates(directories: Sequence[LogDirectory]) -> dict[TopicPartition, list[LogDirectory]]:
     found: dict[TopicPartition, list[LogDirectory]] = {}
     if len(directories) > 1:
@@ -251,12 +264,14 @@ def _settle(name: TopicPartition, log_: LogDirectory, copy: LogDirectory, unique
     """Remove the log, or set the copy aside, if one is the copy of the other."""
     ids = log_.owner and log_.owner.directory_id, copy.owner and copy.owner.directory_id
     path = copy.partition_path(name)
-    if None in ids or _noted(copy.files, f"{path}/{_ORIGIN}") != ids[0]:
+    if None in ids:
         return
     if _noted(log_.files, f"{log_.partition_path(name)}/{_TARGET}") == ids[1]:
         log.info("%s has moved to %s, completely; the log in %s is removed", name, copy.path, log_.path)
         log_.doom_partition(name, unique())
         drop_origin(copy.files, path)
+        return
+    if _noted(copy.files, f"{path}/{_ORIGIN}") != ids[0]:
         return
     kept = f"{path}.{unique().hex()}{_STRAY_SUFFIX}"
     copy.files.rename(path, kept)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from stratalog.broker.moves.directory_move import DirectoryMove, GivenUp, MoveServices
@@ -55,7 +55,7 @@ class DirectoryMoves:
         self._paths = {
             path: directory
             for directory in self._placeable()
-            for path in (str(Path(directory.path).resolve()), directory.path)
+            for path in (os.path.realpath(directory.path), directory.path)
         }
         self._moves: dict[TopicPartition, DirectoryMove] = {}
         """The latest move of each replica, until it has ended."""

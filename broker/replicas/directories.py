@@ -33,7 +33,7 @@ from stratalog.hot.directory import LogDirectory
 from stratalog.hot.gone_logs import begin_points, has_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
-from stratalog.hot.moved_logs import UnfinishedMove, settle_moves
+from stratalog.hot.moved_logs import UnfinishedMove, settle_moves, undecided
 from stratalog.hot.storage.checkpoint import (
     MetaProperties,
     write_meta_properties,
@@ -103,6 +103,8 @@ class Directories:
         self.node_id = node_id
         self.unfinished_moves: list[UnfinishedMove] = []
         """Moves between directories that the last stop has interrupted."""
+        self.undecided: set[TopicPartition] = set()
+        """Logs that came here by a move, and may have gone on in a directory that is offline since the start."""
 
     @classmethod
     def open(
@@ -126,19 +128,15 @@ class Directories:
         start. ``spare`` makes room on a full disk. Raises `Invalid` for a directory of another broker, cluster or
         process, `OSError` for one that cannot be used.
         """
-        loaded = load_directories(
-            paths,
-            files,
-            spare,
-            needed=metadata_dir,
-            topic_dirs_only=metadata_only,
-        )
+        loaded = load_directories(paths, files, spare, needed=metadata_dir, topic_dirs_only=metadata_only)
         usable = [one.files for one in loaded if one.error is None]
         try:
             if not may_format:
                 check_formatted(usable)
             cluster_id = cluster_id_of(usable, node_id)
-            unfinished = settle_moves(usable, partial(os.urandom, _UUID_BYTES), is_all=len(usable) == len(loaded))
+            is_all = len(usable) == len(loaded)
+            unfinished = settle_moves(usable, partial(os.urandom, _UUID_BYTES), is_all=is_all)
+            uncertain = set() if is_all else undecided(usable)
         except BaseException:
             release_loaded(loaded)
             raise
@@ -162,6 +160,7 @@ class Directories:
             report(found)
         opened = cls(directories, cluster_id, node_id, metadata_only=metadata_only)
         opened.unfinished_moves = unfinished
+        opened.undecided = uncertain
         return opened
 
     @property
@@ -174,12 +173,14 @@ class Directories:
         """Those that have not failed."""
         return [directory for directory in self.all if directory.writer.offline is None]
 
-    def holding(self, topic_partition: TopicPartition) -> Directory | None:
-        """The directory in which a partition's log already lies."""
-        for directory in self.all:
-            if topic_partition in directory.files.partitions:
-                return directory
-        return None
+    @property
+    def with_topics(self) -> list[Directory]:
+        """Those that have not failed and may hold topics."""
+        return [directory for directory in self.online if directory.path != self.metadata_only]
+
+    def holding(self, topic_partition: TopicPartition) -> list[Directory]:
+        """The directories in which a partition's log already lies: one, but for a disk that was away."""
+        return [directory for directory in self.all if topic_partition in directory.files.partitions]
 
     def that_lost(self, topic_partition: TopicPartition, placed_in: Uuid) -> Directory | None:
         """The directory that held a partition's log once, and does not any more; None if there is none.
@@ -225,18 +226,24 @@ class Directories:
                 write_topic_id(found.files, one.path, topic_id)
                 found.partitions[topic_partition] = one._replace(topic_id=topic_id)
             elif one is not None and one.topic_id != topic_id:
-                target = f"{one.path}.{os.urandom(_UUID_BYTES).hex()}-stray"
-                found.files.rename(one.path, target)
-                found.files.sync_directory(found.path)
-                found.forget(topic_partition)
-                log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, target)
+                kept = self.set_log_aside(directory, topic_partition)
+                log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, kept)
+
+    def set_log_aside(self, directory: Directory, topic_partition: TopicPartition) -> str:
+        """Move one log out of the way; the path where it is kept. Raises `OSError`."""
+        found = directory.files
+        path = found.partition_path(topic_partition)
+        kept = f"{path}.{os.urandom(_UUID_BYTES).hex()}-stray"
+        found.files.rename(path, kept)
+        found.files.sync_directory(found.path)
+        found.forget(topic_partition)
+        return kept
 
     def emptiest(self, partition_counts: dict[str, int]) -> Directory:
         """Where a new partition goes: the online directory with the fewest. Raises `OSError` if none is online."""
-        online = [directory for directory in self.online if directory.path != self.metadata_only]
-        if not online:
+        if not self.with_topics:
             raise OSError("every log directory is offline")
-        return min(online, key=lambda directory: partition_counts.get(directory.path, 0))
+        return min(self.with_topics, key=lambda directory: partition_counts.get(directory.path, 0))
 
     def of(self, writer: DirectoryWriter) -> Directory:
         """The directory of a writer."""

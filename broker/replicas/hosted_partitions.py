@@ -113,7 +113,7 @@ class HostedPartitions:
 
     def started(self) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on."""
-        self.logs.started(self.placing.is_placed_here)
+        self.logs.started(self.placing.is_placed_here, self.placing.unplaced)
         left = self._services.directories.without_topic(self._services.image().topics.by_id)
         if left:
             log.warning(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from stratalog.broker.replicas.directories import Directories, Directory
@@ -73,9 +73,18 @@ class LogOpening:
         self.given_up: dict[TopicPartition, Uuid] = {}
         """Replicas that count and whose logs are gone from their directory: the controller is to hear of it."""
 
-    def started(self, is_placed_here: Callable[[TopicPartition], bool]) -> None:
-        """The logs of the last run have been opened: partitions without files are new from now on."""
+    def started(
+        self,
+        is_placed_here: Callable[[TopicPartition], bool],
+        unplaced: Callable[[], Iterable[tuple[TopicPartition, Uuid]]],
+    ) -> None:
+        """The logs of the last run have been opened: partitions without files are new from now on.
+
+        ``unplaced`` gives the replicas of this broker that the metadata place in no directory, and the ids of their topics.
+        """
         self._started = True
+        if self._directories.is_partly_unread:
+            self._unread = {name: topic_id for name, topic_id in unplaced() if not self._directories.holding(name)}
         self._directories.begin_points(is_placed_here)
         for directory in self._directories.online:
             directory.writer.begin_together()
@@ -121,7 +130,7 @@ class LogOpening:
             self._table.add_unopened(name.topic, topic_id, name.partition, f"{name} cannot be opened: {error}")
             return None
         led = Led.OPENED
-        if directories.holding(name) is None:
+        if not directories.holding(name):
             led = Led.CREATED if self._started and topic_id not in self._lost else Led.LOST
         try:
             log_ = directory.files.open_log(
@@ -152,7 +161,7 @@ class LogOpening:
     ) -> Directory:
         """Where the log lies, or is to lie. Raises `OSError` if that is offline, or may be, or is not here."""
         directories = self._directories
-        directory = directories.holding(name)
+        directory = self._holding(name, placed_in)
         if directory is not None and directory.writer.offline is not None:
             raise OSError(f"it lies in {directory.path}, which is offline: {directory.writer.offline}")
         if directory is not None:
@@ -176,9 +185,40 @@ class LogOpening:
             return preferred
         return directories.emptiest(self.counts)
 
+    def _holding(self, name: TopicPartition, placed_in: Uuid) -> Directory | None:
+        """The directory in which the log lies. Raises `OSError` if another one may have the log that counts.
+
+        Of several logs the one counts that the metadata name; the others are kept aside. They come with a disk that was away
+        while the replica was begun anew in another directory.
+        """
+        directories = self._directories
+        found = directories.holding(name)
+        paths = " and ".join(one.path for one in found)
+        if name in directories.undecided:
+            raise OSError(
+                f"it has moved to {paths} from a directory that is offline since the start, and may have gone on there"
+            )
+        is_elsewhere = not is_reserved(placed_in) and placed_in not in {one.directory_id for one in directories.all}
+        if len(found) == 1 and directories.is_partly_unread and is_elsewhere:
+            raise OSError(
+                f"it lies in {paths}, and by the metadata in another directory, which may be one that is offline"
+            )
+        if len(found) < 2:
+            return found[0] if found else None
+        named = [one for one in found if one.directory_id == placed_in]
+        if not named:
+            raise OSError(
+                f"it lies in {paths}, and the metadata name none of them: move the wrong ones elsewhere, and start again"
+            )
+        for one in found:
+            if one is not named[0]:
+                text = "%s lies in %s by the metadata; the log in %s is of before, and is kept as %s"
+                log.error(text, name, named[0].path, one.path, directories.set_log_aside(one, name))
+        return named[0]
+
     def _check_not_gone(self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid) -> None:
         """Raise `OSError` if the log lay here and is gone: an empty one in its place would have the others drop what they have."""
-        if self._directories.holding(name) is not None:
+        if self._directories.holding(name):
             return
         if self.given_up.get(name, topic_id) != topic_id:
             self.forget_gone(name.topic, name.partition)

@@ -14,12 +14,12 @@ Where it is the last that counts it goes on with a hole. Source: KIP-858.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.unified_log import UnifiedLog
-from stratalog.metadata.image.directory_ids import LOST
+from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage
@@ -139,6 +139,13 @@ class Placing:
         topic = self._image().topics.by_name.get(name.topic)
         state = None if topic is None else topic.partitions.get(name.partition)
         return state is not None and self._node_id in state.replicas
+
+    def unplaced(self) -> Iterator[tuple[TopicPartition, Uuid]]:
+        """The replicas of this broker that the image of now places in no directory, and the ids of their topics."""
+        for topic in self._image().topics.by_id.values():
+            for number, state in topic.partitions.items():
+                if self._node_id in state.replicas and state.directory_of(self._node_id) in {UNASSIGNED, MIGRATING}:
+                    yield TopicPartition(topic.name, number), topic.topic_id
 
     def gone(self, unified: UnifiedLog) -> None:
         """The replica is not here any more."""

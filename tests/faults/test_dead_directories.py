@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.broker.replicas.log_opening import LogOpening
 from stratalog.client.admin import create_topic
 from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, Invalid, KafkaError
+from stratalog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from stratalog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from stratalog.wire.topic import TopicPartition
 from tests.broker.nodes_of_a_cluster import RunningNodes
@@ -181,3 +187,95 @@ def test_the_last_replica_in_sync_waits_for_its_disk(two):
     for number in range(PARTITIONS):
         leader = two.nodes[2].node.image.topics.by_name["t"].partitions[number].leader
         assert two.nodes[leader].values("t", number) == [b"first", b"alone"]
+
+
+def reassign(two, numbers, *replicas):
+    """Have these brokers hold the partitions, and wait until they do."""
+    partitions = [ReassignablePartition(partition_index=number, replicas=list(replicas)) for number in numbers]
+    topics = [ReassignableTopic(name="t", partitions=partitions)]
+    two.nodes[2].client().call(AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=9999))
+    two.until(2, lambda state: set(state.replicas) == set(state.in_sync_replicas) == set(replicas), numbers)
+
+
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_a_replica_that_was_begun_anew_is_not_replaced_by_the_log_of_before(two, first):
+    """The metadata name the directory that counts, whichever comes first in log.dirs; the other log is kept aside."""
+    node, of = two.nodes[3], places(two.nodes[3], "t")["two"]
+    node.stop()
+    kept = kill_disk(two.path(3, "two"))
+    two.nodes.start(3)
+    two.until(2, lambda state: state.in_sync_replicas == (2,), of)
+    reassign(two, of, 2)
+    reassign(two, of, 2, 3)
+    two.write(b"second")
+    reassign(two, of, 3)
+    node.wait_until(lambda: all(node.node.partitions.get(TopicPartition("t", number)) is not None for number in of))
+    for number in of:
+        node.produce("t", b"third", partition=number)
+    node.stop()
+    mend_disk(two.path(3, "two"), kept)
+    other = {"one": "two", "two": "one"}[first]
+    node.settings["log.dirs"] = f"{two.path(3, first)},{two.path(3, other)}"
+    two.nodes.start(3)
+    two.until(2, lambda state: state.leader == 3, of)
+    assert [node.values("t", number) for number in of] == [[b"first", b"second", b"third"]] * len(of)
+    assert set(of) <= set(places(node, "t")["one"])
+    assert len(list(two.path(3, "two").glob("t-*-stray"))) == len(of)
+
+
+def test_two_logs_without_a_place_are_not_served(start_node, tmp_path, caplog):
+    """On a node of one nothing says which of them went on: both stay, and the error names them."""
+    node = start_node(log_dirs=f"{tmp_path}/one,{tmp_path}/two")
+    node.create("t")
+    node.produce("t", b"v")
+    path = Path(node.partition("t").log.directory)
+    node.stop()
+    other = {"one": "two", "two": "one"}[path.parent.name]
+    shutil.copytree(path, tmp_path / other / "t-0")
+    node.start()
+    assert node.node.partitions.get(NAME) is None
+    assert "the metadata name none of them" in caplog.text
+    node.stop()
+    shutil.rmtree(tmp_path / other / "t-0")
+    node.start()
+    assert node.values("t") == [b"v"]
+
+
+def test_a_partition_without_a_place_is_not_begun_after_the_start_either(start_node, tmp_path):
+    """It has no leader for a while, and is looked at later."""
+    node = start_node(log_dirs=f"{tmp_path}/one,{tmp_path}/two")
+    node.create("t", PARTITIONS)
+    of = places(node, "t")["two"]
+    node.stop()
+    kill_disk(tmp_path / "two")
+    node.start()
+    hosted, config = node.node.hosted, node.node.hosted.settings(node.node.image, "t")
+    opening = LogOpening(node.node.directories, hosted.table, node.node.clock, segments_open_max=9)
+    node.run(lambda: opening.started(hosted.placing.is_placed_here, hosted.placing.unplaced))
+    topic_id = node.node.image.topics.by_name["t"].topic_id
+    for number in of:
+        name = TopicPartition("t", number)
+        assert node.run(lambda name=name: opening.open(name, topic_id, config, leader_epoch_max=1)) is None
+    new = TopicPartition("new", 0)
+    assert node.run(lambda: opening.open(new, b"n" * 16, config, leader_epoch_max=1)) is not None
+
+
+def test_the_last_directory_with_topics_ends_the_process(start_node, tmp_path):
+    """One is dead from the start, the other fails later; that of the metadata alone serves no client."""
+    node = start_node(log_dirs=f"{tmp_path}/one,{tmp_path}/two", metadata_log_dir=f"{tmp_path}/metadata")
+    node.stop()
+    kill_disk(tmp_path / "one")
+    node.start()
+    two = next(one for one in node.node.directories.all if one.path == f"{tmp_path}/two")
+    node.run(lambda: two.writer.report(OSError(errno.EIO, "broken")))
+    assert node.node.failed.is_set()
+
+
+def test_a_directory_that_names_itself_is_offline(start_node, tmp_path):
+    """A loop of symbolic links."""
+    node = start_node(log_dirs=f"{tmp_path}/one,{tmp_path}/two")
+    node.stop()
+    shutil.rmtree(tmp_path / "two")
+    (tmp_path / "two").symlink_to(tmp_path / "two")
+    node.start()
+    assert [one.writer.offline is None for one in node.node.directories.all] == [True, False]

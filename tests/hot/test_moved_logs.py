@@ -19,6 +19,7 @@ from stratalog.hot.moved_logs import (
     rows_carried,
     settle_moves,
     take_over,
+    undecided,
 )
 from stratalog.hot.storage import checkpoint
 from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState
@@ -242,3 +243,21 @@ def test_a_copy_that_goes_on_without_the_directory_of_its_log_takes_its_place(be
     _, target = bench.load()
     assert settle_moves([target], lambda: UNIQUE, is_all=False) == []
     assert bench.settle() == (["two"], [])
+
+
+def test_a_log_that_was_left_behind_is_removed_whatever_became_of_the_other_note(bench):
+    """Its disk failed when it was to go, and the move ended there: the copy went on."""
+    bench.note()
+    bench.files.rename(bench.copy, bench.target.partition_path(NAME))
+    drop_origin(bench.files, bench.target.partition_path(NAME))
+    assert bench.settle() == (["two"], [])
+
+
+def test_a_copy_is_undecided_while_its_log_cannot_be_looked_at(bench):
+    """The log may have gone on while the directory of the copy was dead."""
+    bench.note()
+    bench.files.rename(bench.copy, bench.target.partition_path(NAME))
+    source, target = bench.load()
+    assert undecided([source, target]) == set()
+    assert undecided([target]) == {NAME}
+    assert undecided([source]) == set()

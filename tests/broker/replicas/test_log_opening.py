@@ -174,7 +174,7 @@ def test_a_replica_that_counts_is_not_begun_anew_for_one_on_another_disk(broker,
     assert (broker.run(open_new) is not None) is opens
     if not opens:
         assert f"it lies in directory {uuid_text(b'?' * 16)}, which is none of this broker's" in caplog.text
-        assert node.directories.holding(TopicPartition("new", 0)) is None
+        assert node.directories.holding(TopicPartition("new", 0)) == []
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -201,7 +201,7 @@ def test_a_replica_that_counts_is_not_begun_anew_for_one_that_is_gone(broker, ca
     directory.files.is_bare, directory.files.gone = left.is_bare, left.gone
     opening = LogOpening(broker.node.directories, broker.node.hosted.table, broker.node.clock, segments_open_max=9)
     assert broker.run(lambda: open_it(mine)) is None
-    broker.run(lambda: opening.started(lambda one: one == name))
+    broker.run(lambda: opening.started(lambda one: one == name, tuple))
     assert broker.run(lambda: open_it(mine)) is None, "the controller has not heard of it yet"
     assert broker.run(lambda: open_it(LOST)) is None
     assert opening.given_up == {name: b"n" * 16}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.replicas.placing import Placing, is_counted_on, is_given_up
-from stratalog.metadata.image.directory_ids import LOST, UNASSIGNED
+from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED
 from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
 from stratalog.wire.topic import TopicPartition
 
@@ -168,3 +168,13 @@ def test_a_partition_is_placed_here_if_the_image_has_a_replica_of_it_on_this_bro
     bench.image.topics = SimpleNamespace(by_name={"t": SimpleNamespace(partitions={0: state((2,), 2), 1: others})})
     names = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("u", 0)]
     assert [bench.placing.is_placed_here(one) for one in names] == [True, False, False, False]
+
+
+def test_replicas_without_a_directory_are_named():
+    """Those of other brokers, and those with one, are not."""
+    bench = Bench()
+    states = {0: state((1,), 1), 1: state((1,), 1, UNASSIGNED), 2: state((1,), 1, MIGRATING)}
+    states[3] = replace(state((2,), 2, UNASSIGNED), replicas=(2, 3), directories=(UNASSIGNED, UNASSIGNED))
+    topics = {ID: SimpleNamespace(name="t", topic_id=ID, partitions=states)}
+    bench.image = SimpleNamespace(topics=SimpleNamespace(by_id=topics))
+    assert list(bench.placing.unplaced()) == [(TopicPartition("t", number), ID) for number in (1, 2)]
