@@ -11,7 +11,7 @@ from stratalog.broker.quorum.batches import data_batch
 from stratalog.broker.replicas.directory_format import format_node, identity_of
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.formatting.node_format import FormatOptions
-from stratalog.wire.batch import iter_headers
+from stratalog.wire.batch import LOG_OVERHEAD_BYTES, iter_headers
 from stratalog.wire.errors import Corrupt, Invalid, StratalogError
 from stratalog.wire.records.metadata import FeatureLevelRecord, encode_record
 from tests.broker.nodes_of_a_cluster import CLUSTER_ID, RunningMember, RunningNodes
@@ -169,7 +169,12 @@ def test_a_damaged_metadata_segment_is_named(nodes, node_id):
     member = nodes[node_id]
     (segment,) = metadata(member).glob("*.log")
     damaged = bytearray(segment.read_bytes())
-    damaged[len(damaged) // 2] ^= 0xFF
+    end = 0
+    while (
+        end <= len(damaged) // 2
+    ):  # the last byte of a batch in the middle: its CRC covers it, as it does not all of a header
+        end += LOG_OVERHEAD_BYTES + int.from_bytes(damaged[end + 8 : end + 12])
+    damaged[end - 1] ^= 0xFF
     segment.write_bytes(damaged)
     sentence = refused(member, Corrupt)
     assert str(metadata(member)) in sentence
