@@ -128,7 +128,7 @@ class Directories:
         start. ``spare`` makes room on a full disk. Raises `Invalid` for a directory of another broker, cluster or
         process, `OSError` for one that cannot be used.
         """
-        loaded = load_directories(paths, files, spare, needed=metadata_dir, topic_dirs_only=metadata_only)
+        loaded = load_directories(paths, files, spare, needed=metadata_dir, metadata_only=metadata_only)
         usable = [one.files for one in loaded if one.error is None]
         try:
             if not may_format:

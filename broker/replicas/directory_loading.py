@@ -48,12 +48,12 @@ class LoadedDirectory(NamedTuple):
 
 
 def load_directories(
-    paths: Iterable[str], files: Filesystem, spare: Spare, *, needed: str | None, topic_dirs_only: str | None
+    paths: Iterable[str], files: Filesystem, spare: Spare, *, needed: str | None, metadata_only: str | None
 ) -> list[LoadedDirectory]:
     """Lock and load each directory.
 
     One that fails is offline, if another one that holds topics does not; ``needed``, the one of the metadata log, may not
-    fail, and ``topic_dirs_only`` names one without topics. Raises what stops the start, with all locks released:
+    fail, and ``metadata_only`` names one without topics. Raises what stops the start, with all locks released:
     `Invalid`, `Corrupt`, `OSError`.
     """
     loaded: list[LoadedDirectory] = []
@@ -62,7 +62,7 @@ def load_directories(
             one = _load(path, files, spare, may_fail=needed is not None and path != needed)
             loaded.append(one)  # one by one: an error releases those before
         failed = [one for one in loaded if one.error is not None]
-        if failed and all(one.error is not None for one in loaded if one.files.path != topic_dirs_only):
+        if failed and all(one.error is not None for one in loaded if one.files.path != metadata_only):
             raise _of_the_start(failed[0].error)
     except BaseException:
         release_loaded(loaded)

@@ -15,14 +15,14 @@ from stratalog.wire.errors import Invalid
 def load(tmp_path, watched_files):
     """Load two directories of one broker; the first has the metadata."""
 
-    def run(*, needed="one", topic_dirs_only=None):
+    def run(*, needed="one", metadata_only=None):
         paths = [f"{tmp_path}/{name}" for name in ("one", "two")]
         return load_directories(
             paths,
             watched_files,
             NOTHING_SPARE,
             needed=needed and f"{tmp_path}/{needed}",
-            topic_dirs_only=topic_dirs_only and f"{tmp_path}/{topic_dirs_only}",
+            metadata_only=metadata_only and f"{tmp_path}/{metadata_only}",
         )
 
     release_loaded(run())
@@ -49,7 +49,7 @@ def test_a_directory_that_fails_is_offline_beside_another_one(load, watched_file
     [
         ("one", errno.EIO, {}),
         ("two", errno.EIO, {"needed": None}),
-        ("two", errno.EIO, {"topic_dirs_only": "one"}),
+        ("two", errno.EIO, {"metadata_only": "one"}),
         ("two", errno.ENOSPC, {}),
         ("two", errno.EMFILE, {}),
     ],
