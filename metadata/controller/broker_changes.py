@@ -9,7 +9,6 @@ in a directory that is offline leave the eligible ones, too, and a fenced broker
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import fields
 from typing import Final
 
 from stratalog.metadata.controller.cluster_view import ClusterView, Held
@@ -45,7 +44,7 @@ __all__ = [
 ]
 
 _NOW: Final = 1
-_FIELDS: Final = tuple(one.name for one in fields(PartitionChangeRecord))
+_FIELDS: Final = tuple(spec.name for spec in PartitionChangeRecord.fields_declared)
 _NO_MORE: Final = -1
 
 _Records = Generator[None, None, list[PartitionChangeRecord]]

@@ -39,6 +39,8 @@ def on_change(core: RaftCore, token: Any, request: VoterChange) -> None:
         if isinstance(request, UpdateVoterRequest):
             _check_level(core, request.voter)
         voters = changed_voters(core.voters, request)
+        if isinstance(request, RemoveVoterRequest):
+            _check_can_commit(core, voters)
     except KafkaError as refusal:
         core.reply(token, core.change_answer(refusal.code, str(refusal)))
         return
@@ -92,6 +94,26 @@ def _check_level(core: RaftCore, voter: Voter) -> None:
     level = core.log.kraft_version
     if not voter.can_run(level):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"node {voter.key.id} cannot run kraft.version {level}")
+
+
+def _check_can_commit(core: RaftCore, changed: VoterSet) -> None:
+    """Raise `KafkaError` for a change that the new voters could not commit; Kafka appends it.
+
+    The new set counts from the append on. Without a majority the change is neither committed nor taken back, and the
+    quorum stands still for good if the disk of a silent voter is lost.
+    """
+    role = core.role
+    assert isinstance(role, Leader)
+    since_ms = core.now_ms - core.timeouts.check_quorum_ms
+    fetched_ms = {voter.key.id: role.progress.of(voter.key).fetched_ms for voter in changed.others(core.me.id)}
+    silent = [node_id for node_id, last_ms in fetched_ms.items() if last_ms == NEVER_MS or last_ms <= since_ms]
+    if len(changed) - len(silent) < changed.majority:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"of the voters {sorted(changed.ids)} after this change, {silent} have not fetched for "
+            f"{core.timeouts.check_quorum_ms} ms: it could not be committed without them. "
+            "Remove those that are gone first, or wait for them",
+        )
 
 
 def changed_voters(voters: VoterSet, request: VoterChange) -> VoterSet:
@@ -159,6 +181,7 @@ def on_versions(core: RaftCore, peer: int, answer: ApiVersionsAnswer | None) -> 
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"node {peer} has not fetched all of the metadata log yet")
         check_change(core, request)
         voters = changed_voters(core.voters, replace(request, voter=voter))
+        _check_can_commit(core, voters)
     except KafkaError as refusal:
         core.reply(change.token, core.change_answer(refusal.code, str(refusal)))
     else:

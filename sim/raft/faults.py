@@ -11,7 +11,13 @@ from sim.raft.node import Node
 from sim.raft.surroundings import Surroundings
 from stratalog.metadata.raft.events import HandOver, UpgradeProposed
 from stratalog.metadata.raft.log_view import BEFORE_THE_LOG
-from stratalog.metadata.raft.messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
+from stratalog.metadata.raft.messages import (
+    AddVoterRequest,
+    Answer,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    VoterChange,
+)
 from stratalog.metadata.raft.voter_set import Voter, VoterSet
 
 __all__ = ["Faults"]
@@ -27,6 +33,8 @@ class Faults:
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._tokens = count()
+        self._asked: dict[str, tuple[Node, int, VoterChange]] = {}
+        """Changes that a life of a leader has not answered yet: one that stands still appends them later."""
 
     def begin(self) -> None:
         """Start breaking things."""
@@ -101,9 +109,11 @@ class Faults:
     # -- disks and voters ----------------------------------------------------------------------------------------------
 
     def _voter_sets(self) -> list[VoterSet]:
-        """The voters as the nodes know them."""
+        """The voters as the nodes know them, and as they may know them after a change that is under way."""
         views = [node.raft.log if node.raft is not None else node.disk.view() for node in self._world.nodes.values()]
-        return [view.voters for view in views if view.voters.voters]
+        known = [view.voters for view in views if view.voters.voters]
+        asked = [change for leader, life, change in self._asked.values() if leader.life == life]
+        return known + [_after(change, voters) for change in asked for voters in known]
 
     def _survives(self, voters: VoterSet, lost: int) -> bool:
         """Whether a majority of these voters still has its disk when node ``lost`` has none."""
@@ -187,9 +197,23 @@ class Faults:
             if node.active_epoch is not None:
                 node.step(UpgradeProposed(f"upgrade {next(self._tokens)}", node.active_epoch, 1))
 
-    def _ask(self, leader: Node, request: AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest) -> None:
-        world = self._world
-        leader.ask(f"admin {next(self._tokens)}", request, lambda answer: world.note(leader.id, "answers", answer))
+    def _ask(self, leader: Node, request: VoterChange) -> None:
+        token = f"admin {next(self._tokens)}"
+        self._asked[token] = (leader, leader.life, request)
+
+        def answered(answer: Answer) -> None:
+            del self._asked[token]
+            self._world.note(leader.id, "answers", answer)
+
+        leader.ask(token, request, answered)
+
+
+def _after(change: VoterChange, voters: VoterSet) -> VoterSet:
+    if isinstance(change, RemoveVoterRequest):
+        return voters.removed(change.voter)
+    if isinstance(change, AddVoterRequest) and voters.voter(change.voter.key.id) is None:
+        return voters.added(change.voter)
+    return voters
 
 
 _KINDS: Final[dict[str, Callable[[Faults], None]]] = {

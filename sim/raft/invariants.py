@@ -36,6 +36,8 @@ class Invariants:
         self._epochs: dict[ReplicaKey, int] = {}
         self._high_watermarks: dict[int, int] = {}
         self._leader_high_watermark = 0
+        self._committed_ends: dict[int, int] = {}
+        """By epoch: how far its leader has committed."""
         self._written: dict[tuple[int, int], tuple[Record, int]] = {}
         """By (offset, epoch): the record, and the epoch of the record before it. Unique, so that whole logs agree."""
         self._synced: dict[ReplicaKey, int] = {}
@@ -157,6 +159,7 @@ class Invariants:
             raise Violation(
                 f"leader {node.id} commits up to {end}, of voters {sorted(voters.ids)} only {having} have it"
             )
+        self._committed_ends[role.epoch] = max(end, self._committed_ends.get(role.epoch, 0))
         self.committed += node.disk.records(end, len(self.committed))
 
     def _reach(self, key: ReplicaKey) -> int:
@@ -205,9 +208,10 @@ class Invariants:
             raise Violation(f"epoch {role.epoch} has two leaders, {self.leaders[role.epoch].id} and {node.id}")
 
     def _new_leader(self, node: SimulatedNode, epoch: int) -> None:
+        """It has what earlier epochs have committed. A later one may have committed more when the votes come late."""
         self.leaders[epoch] = node.key
-        older = [record for record in self.committed if record[0] < epoch]
-        if node.disk.records(len(older)) != older:
+        end = max((end for earlier, end in self._committed_ends.items() if earlier < epoch), default=0)
+        if node.disk.records(end) != self.committed[:end]:
             raise Violation(f"node {node.id} leads epoch {epoch} without all committed records")
 
 

@@ -1,6 +1,6 @@
 """Declared messages as classes, and the functions that encode and decode them."""
 
-import dataclasses
+import copy
 import pickle
 
 import pytest
@@ -45,10 +45,9 @@ class Carry(Message, versions=(0, 0)):
 
 
 def test_declared_class():
-    """A declaration is a slotted dataclass with keyword-only arguments."""
+    """A declaration is a class with slots and keyword-only arguments."""
     ask = Ask(replica_id=-1, partitions=[Partition(index=1)])
-    assert dataclasses.is_dataclass(ask)
-    assert [own.name for own in dataclasses.fields(ask)] == ["replica_id", "isolation", "partitions"]
+    assert [own.name for own in Ask.fields_declared] == ["replica_id", "isolation", "partitions"]
     assert not hasattr(ask, "__dict__")
     with pytest.raises(AttributeError):
         ask.replica = 3
@@ -81,11 +80,33 @@ def test_repr():
     assert repr(Partition(index=1, ids=[2])) == "Partition(index=1, epoch=-1, ids=[2])"
 
 
-def test_replace_and_pickle():
-    """Messages can be copied with changes and sent to another process."""
+def test_copy_and_pickle():
+    """Messages can be copied and sent to another process, with a list of their own."""
     one = Partition(index=1, ids=[2])
-    assert dataclasses.replace(one, index=3) == Partition(index=3, ids=[2])
-    assert pickle.loads(pickle.dumps(one)) == one
+    for other in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+        assert other == one
+        other.ids.append(3)
+        assert one.ids == [2]
+
+
+def test_defaults_are_not_shared():
+    """A list that was not given is each message's own, also in the first message of its class."""
+
+    class Fresh(Message, versions=(0, 0)):
+        ids: list[Int32] = field()
+
+    first, second = Fresh(), Fresh()
+    first.ids.append(1)
+    assert second.ids == []
+    assert Fresh().ids == []
+
+
+def test_declared_on_top_of_another():
+    """Fields are not inherited: a struct that would lose those of its base is refused where it is declared."""
+    with pytest.raises(TypeError, match="More: a struct cannot be declared on top of another one with fields"):
+
+        class More(Partition):
+            extra: Int8
 
 
 @pytest.mark.parametrize("version", [0, 7, -1])

@@ -168,6 +168,7 @@ def test_a_replica_below_the_log_start_gets_the_snapshot(node, quorum):
 def test_a_fetch_that_commits_the_leaders_removal_gets_its_resignation(node, quorum):
     """The asker looks for the next leader at once."""
     one = node().lead()
+    one.fetch(quorum.key(3))
     one.get(RemoveVoterRequest(quorum.key(1)), token="admin")
     one.flush()
     one.fetch(quorum.key(2), max_wait_ms=500)

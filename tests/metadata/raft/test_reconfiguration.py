@@ -168,9 +168,48 @@ def test_a_voter_is_removed_by_id_and_directory(node, quorum):
     assert isinstance(one.raft.role, Leader)
 
 
+def test_a_removal_that_the_rest_could_not_commit_is_refused(node, quorum):
+    """The smaller set counts at once: a quorum that lacks its majority can neither commit the removal nor take it back."""
+    one = node().lead()
+    refused = one.reply(RemoveVoterRequest(quorum.key(2)))
+    assert refused.error is ErrorCode.REQUEST_TIMED_OUT
+    assert "of the voters [1, 3] after this change, [3] have not fetched for 3000 ms" in refused.message
+    assert one.raft.log.voters.ids == {1, 2, 3}
+    one.fetch(quorum.key(3, disk=1))  # another disk than the voter's
+    assert one.reply(RemoveVoterRequest(quorum.key(2))).error is ErrorCode.REQUEST_TIMED_OUT
+    one.fetch(quorum.key(3))
+    one.get(RemoveVoterRequest(quorum.key(2)))
+    assert one.raft.log.voters.ids == {1, 3}
+
+
+def test_an_addition_that_the_new_set_could_not_commit_is_refused(node, quorum):
+    """A newcomer that has caught up and is silent since would be half of a quorum of two."""
+    alone = node(log=quorum.log(voters=quorum.voters(1)))
+    alone.flush()
+    alone.fetch(quorum.key(2))
+    alone.wait(3000)
+    alone.get(AddVoterRequest(quorum.voter(2)), token="admin")
+    alone.answer(2, alone.sent(ApiVersionsRequest)[2], VERSIONS)
+    assert error_of(alone) is ErrorCode.REQUEST_TIMED_OUT
+    assert alone.raft.log.voters.ids == {1}
+
+
+def test_a_removal_needs_fetches_of_late(node, quorum):
+    """As recent as those that keep the leader in office."""
+    one = node().lead()
+    one.fetch(quorum.key(3))
+    one.wait(1600)
+    one.fetch(quorum.key(2))
+    one.wait(1400)
+    assert one.reply(RemoveVoterRequest(quorum.key(1))).error is ErrorCode.REQUEST_TIMED_OUT
+    one.get(RemoveVoterRequest(quorum.key(3)))
+    assert one.raft.log.voters.ids == {1, 2}
+
+
 def test_a_removed_leader_leads_until_its_removal_is_committed(node, quorum):
     """Its own disk does not count any more."""
     one = node().lead()
+    one.fetch(quorum.key(3))
     one.get(RemoveVoterRequest(quorum.key(1)), token="admin")
     one.flush()
     one.fetch(quorum.key(2))
