@@ -89,18 +89,6 @@ def test_copy_and_pickle():
         assert one.ids == [2]
 
 
-def test_defaults_are_not_shared():
-    """A list that was not given is each message's own, also in the first message of its class."""
-
-    class Fresh(Message, versions=(0, 0)):
-        ids: list[Int32] = field()
-
-    first, second = Fresh(), Fresh()
-    first.ids.append(1)
-    assert second.ids == []
-    assert Fresh().ids == []
-
-
 def test_declared_on_top_of_another():
     """Fields are not inherited: a struct that would lose those of its base is refused where it is declared."""
     with pytest.raises(TypeError, match="More: a struct cannot be declared on top of another one with fields"):
