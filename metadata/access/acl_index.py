@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from msgspec import Struct, field
 
 from stratalog.metadata.access.acl_rules import WILDCARD, AclFilter, AclRule, PatternType, Permission
-from stratalog.metadata.access.persistent_map import PersistentMap, changed
 from stratalog.metadata.access.prefix_map import PrefixMap
+from stratalog.metadata.maps.persistent_map import PersistentMap, changed
 from stratalog.wire.topic import Uuid
 
 __all__ = ["EVERYTHING", "NO_RULES", "ResourceRules", "Source"]

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from stratalog.metadata.access.acl_index import NO_RULES, ResourceRules, Source
 from stratalog.metadata.access.acl_rules import ANY, AclFilter, AclRule
-from stratalog.metadata.access.persistent_map import PersistentMap
+from stratalog.metadata.maps.persistent_map import PersistentMap
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records.metadata import AccessControlEntryRecord
 from stratalog.wire.topic import Uuid

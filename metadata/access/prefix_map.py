@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, Generic, TypeVar
 
-from stratalog.metadata.access.persistent_map import PersistentMap
+from stratalog.metadata.maps.persistent_map import PersistentMap
 
 __all__ = ["PrefixMap"]
 

@@ -16,7 +16,7 @@ from stratalog.metadata.controller.partition_change import PartitionRules, Parti
 from stratalog.metadata.image.brokers_image import BrokerImage
 from stratalog.metadata.image.decision import Decision, Steps, at_once
 from stratalog.metadata.image.features import CORDONED_SINCE, DIRECTORIES_SINCE
-from stratalog.metadata.image.uncollected import leave_out_of_collections
+from stratalog.metadata.maps.uncollected import leave_out_of_collections
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import (
     BrokerRegistrationChangeRecord,

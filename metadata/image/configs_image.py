@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
-from stratalog.metadata.access.persistent_map import changed
+from stratalog.metadata.maps.persistent_map import changed
 from stratalog.wire.records.metadata import ConfigRecord
 
 __all__ = ["CLUSTER_DEFAULT", "ConfigResource", "ConfigsDraft", "ConfigsImage", "ResourceType"]

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
-from stratalog.metadata.access.persistent_map import changed
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage, ImageDelta
 from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
+from stratalog.metadata.maps.persistent_map import changed
 from stratalog.wire.topic import Uuid
 
 __all__ = ["EMPTY_INDEX", "PartitionIndex", "PartitionKey", "ScannedPartitions"]

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from stratalog.metadata.access.persistent_map import changed
+from stratalog.metadata.maps.persistent_map import changed
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records.metadata import ClientQuotaRecord, QuotaEntityData
 

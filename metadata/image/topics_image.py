@@ -13,11 +13,12 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from stratalog.metadata.access.persistent_map import changed
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.directory_ids import MIGRATING
 from stratalog.metadata.image.topic_names import collision_key
-from stratalog.metadata.image.uncollected import leave_out_of_collections
+from stratalog.metadata.maps.frozen_dict import FrozenDict
+from stratalog.metadata.maps.persistent_map import changed
+from stratalog.metadata.maps.uncollected import leave_out_of_collections
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records.metadata import ClearElrRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 from stratalog.wire.topic import Uuid, uuid_text
@@ -173,8 +174,9 @@ class _Draft:
         """The topic. It may stay for years, and there may be many."""
         for number in self.changed:
             leave_out_of_collections(self.partitions[number])
-        leave_out_of_collections(self.partitions)
-        topic = TopicImage(self.name, self.topic_id, MappingProxyType(self.partitions), version)
+        partitions = FrozenDict(self.partitions)
+        leave_out_of_collections(partitions)
+        topic = TopicImage(self.name, self.topic_id, partitions, version)
         leave_out_of_collections(topic)
         return topic
 
@@ -277,7 +279,7 @@ class TopicsDraft:
         topic = self._base.by_id.get(topic_id)
         if topic is None or topic_id in self.removed:
             raise Corrupt(f"a record for partition {partition} of topic id {uuid_text(topic_id)}, which does not exist")
-        draft = self._drafts[topic_id] = _Draft(topic.name, topic_id, _copied(topic.partitions))
+        draft = self._drafts[topic_id] = _Draft(topic.name, topic_id, dict(topic.partitions))
         return draft
 
     def build(self, version: int) -> TopicsImage:
@@ -327,8 +329,3 @@ class TopicsDraft:
 
 def _partition_count(topics: Iterable[TopicImage]) -> int:
     return sum(len(topic.partitions) for topic in topics)
-
-
-def _copied(partitions: Mapping[int, PartitionImage]) -> dict[int, PartitionImage]:
-    """A copy of a topic's partitions. A proxy's own copy is many times faster than one made through it."""
-    return partitions.copy() if isinstance(partitions, MappingProxyType) else dict(partitions)

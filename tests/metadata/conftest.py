@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stratalog.metadata.access import persistent_map
+from stratalog.metadata.maps import persistent_map
 from stratalog.metadata.controller.controller import BrokerStart, TopicRules, register_broker
 from stratalog.metadata.coordination import CoordinatorRecord, Now, Reply, Write
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings

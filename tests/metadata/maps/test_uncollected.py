@@ -5,7 +5,7 @@ import weakref
 from dataclasses import dataclass
 
 from stratalog.metadata.image.topics_image import TopicsDraft, TopicsImage
-from stratalog.metadata.image.uncollected import leave_out_of_collections
+from stratalog.metadata.maps.uncollected import leave_out_of_collections
 from stratalog.wire.records.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord
 
 _ID = b"1" * 16
@@ -64,7 +64,28 @@ def test_topics_and_partitions_are_left_out_also_after_a_change():
     for one in (image, draft.build(2)):
         topic = one.by_id[_ID]
         assert not gc.is_tracked(topic)
+        assert not gc.is_tracked(topic.partitions)
         assert [gc.is_tracked(partition) for partition in topic.partitions.values()] == [False] * 3
+
+
+def test_an_image_that_changes_all_over_adds_next_to_nothing():
+    """Thousands of topics whose partitions have all changed: what is left to look at is the nodes of two maps."""
+    draft = TopicsDraft(TopicsImage())
+    ids = [number.to_bytes(16, "big") for number in range(3000)]
+    for topic_id in ids:
+        draft.create(TopicRecord(name=topic_id.hex(), topic_id=topic_id))
+        draft.put_partition(PartitionRecord(topic_id=topic_id, partition_id=0, replicas=[1], isr=[1], leader=1))
+    image = draft.build(1)
+    gc.collect()
+    before = len(gc.get_objects())
+    draft = TopicsDraft(image)
+    for topic_id in ids:
+        draft.change_partition(PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=[], leader=-1))
+    changed = draft.build(2)
+    del draft
+    gc.collect()
+    assert len(gc.get_objects()) - before < 300
+    assert changed.by_id[ids[0]].partitions[0].leader == -1
 
 
 def test_an_image_that_goes_takes_its_partitions_along():

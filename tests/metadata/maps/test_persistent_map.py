@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stratalog.metadata.access import persistent_map
-from stratalog.metadata.access.persistent_map import PersistentMap, changed
+from stratalog.metadata.maps import persistent_map
+from stratalog.metadata.maps.persistent_map import PersistentMap, changed
 
 
 class Key(str):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, ItemsView, Iterator, Mapping, ValuesView
 from typing import Any, Final, TypeVar, cast, overload
 
+from stratalog.metadata.maps.uncollected import leave_out_of_collections
+
 __all__ = ["PersistentMap", "changed"]
 
 _BITS: Final = 6
@@ -155,6 +157,7 @@ def _updated(node: _Node, depth: int, changes: list[_Change]) -> _Node:
         else:
             leaf[key] = value
     if len(leaf) <= _LEAF_ITEMS_MAX or depth >= _DEPTH_MAX:
+        leave_out_of_collections(leaf)
         return leaf
     shift = _BITS * depth
     return _updated_children((_EMPTY,) * _CHILDREN, depth, [(hash(key) >> shift, key, leaf[key]) for key in leaf])

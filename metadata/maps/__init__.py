@@ -1,0 +1,1 @@
+"""Maps that never change, and values that no collection of garbage looks at."""
