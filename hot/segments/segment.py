@@ -401,6 +401,8 @@ class Segment:
         """The largest record timestamp and the last offset of its batch; -1 for an empty segment. Raises `OSError`."""
         if self._indexes is not None:
             return self._indexes.max_timestamp
+        if not self.size_bytes:  # retention asks every log: thousands that are empty need no indexes for it
+            return TimeEntry(-1, self.base_offset)
         if self.stored is not None:
             return self.stored.indexes.max_timestamp
         if self._max_timestamp is None:

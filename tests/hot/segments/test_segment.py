@@ -115,6 +115,14 @@ def test_segment_info_gives_offsets_size_times_and_path(make, batches, tmp_path)
     assert info.size_bytes == Path(info.path).stat().st_size
 
 
+def test_an_empty_segment_is_described_without_indexes(make):
+    """Retention asks every log of a broker: each would get eight objects that stay."""
+    segment = make()
+    assert segment.info(active=True).max_timestamp_ms == -1
+    assert segment.max_timestamp.offset == segment.base_offset
+    assert not segment.has_indexes
+
+
 def reopened(make, files, batches, *, stop: int) -> Segment:
     """An active segment whose first ``stop`` batches were stored and are known by their summary alone."""
     first = make(40, batches[:stop])
