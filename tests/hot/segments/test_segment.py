@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.hot.config import LogConfig
 from stratalog.hot.segments.log_summary import ActiveSummary
 from stratalog.hot.segments.segment import Segment
 from stratalog.hot.segments.segment_cache import SegmentCache
@@ -115,9 +116,9 @@ def test_segment_info_gives_offsets_size_times_and_path(make, batches, tmp_path)
     assert info.size_bytes == Path(info.path).stat().st_size
 
 
-def test_an_empty_segment_is_described_without_indexes(make):
+def test_an_empty_segment_is_described_without_indexes(files, tmp_path):
     """Retention asks every log of a broker: each would get eight objects that stay."""
-    segment = make()
+    segment = Segment(files, str(tmp_path), 40, LogConfig(), SegmentCache())
     assert segment.info(active=True).max_timestamp_ms == -1
     assert segment.max_timestamp.offset == segment.base_offset
     assert not segment.has_indexes

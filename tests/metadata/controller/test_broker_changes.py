@@ -133,10 +133,10 @@ def test_cordoned_directories_are_noted_when_they_change(world):
 
 
 def test_a_large_fence_is_written_in_several_batches_with_the_broker_in_the_last(world):
-    """2,000 records at most in each."""
+    """1,000 records at most in each."""
     one = world()
     one.start(1, 2)
-    one.topic("t", *[(1, 2)] * 2_001)
+    one.topic("t", *[(1, 2)] * 1_001)
     parts = list(batches(fence_brokers(one.view, (1,)), 30))
-    assert [len(part) for part in parts] == [2_000, 2]
+    assert [len(part) for part in parts] == [1_000, 2]
     assert isinstance(parts[-1][-1], BrokerRegistrationChangeRecord)

@@ -22,11 +22,11 @@ def test_a_decision_is_a_value():
     ("level", "count", "is_atomic", "sizes"),
     [
         (30, 0, True, []),
-        (30, 2_000, True, [2_000]),
-        (30, 2_001, True, [2_000, 3]),
-        (30, 2_001, False, [2_000, 1]),
-        (30, 5_000, False, [2_000, 2_000, 1_000]),
-        (12, 5_000, False, [2_000, 2_000, 1_000]),
+        (30, 1_000, True, [1_000]),
+        (30, 1_001, True, [1_000, 3]),
+        (30, 1_001, False, [1_000, 1]),
+        (30, 2_500, False, [1_000, 1_000, 500]),
+        (12, 2_500, False, [1_000, 1_000, 500]),
         (12, 10_000, True, [10_000]),
         (12, 10_001, True, [10_000, 3]),
     ],
@@ -36,7 +36,7 @@ def test_a_large_decision_is_written_in_batches(level, count, is_atomic, sizes):
     decision = Decision((NoOpRecord(),) * count, None, is_atomic=is_atomic)
     parts = list(batches(decision, level))
     assert [len(part) for part in parts] == sizes
-    is_transaction = is_atomic and count > (10_000 if level < 13 else 2_000)
+    is_transaction = is_atomic and count > (10_000 if level < 13 else 1_000)
     kinds = [type(parts[0][0]), type(parts[-1][-1])] if parts else []
     expected = [BeginTransactionRecord, EndTransactionRecord] if is_transaction else [NoOpRecord, NoOpRecord]
     assert kinds == (expected if parts else [])
