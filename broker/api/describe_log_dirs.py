@@ -114,8 +114,8 @@ def _remote(broker: BrokerView, partitions: Iterable[UnifiedLog]) -> DescribeLog
     for unified in partitions:
         figures = broker.tiering.describe(unified)
         if unified.log.config.remote_storage_enable or figures.size_bytes:
-            lag = max(unified.partition.high_watermark - max(figures.end_offset, unified.log_start_offset), 0)
-            rows.append(_Row(unified.topic_partition, figures.size_bytes, lag))
+            lag = max(unified.partition.high_watermark - max(figures.end_offset or 0, unified.log_start_offset), 0)
+            rows.append(_Row(unified.topic_partition, figures.size_bytes or 0, lag))
     return DescribeLogDirsResult(log_dir=REMOTE, topics=_topics(rows)) if rows else None
 
 

@@ -58,11 +58,11 @@ log = logging.getLogger(__name__)
 
 
 class ArchiveFigures(NamedTuple):
-    """One partition's archive as ``tier status`` shows it."""
+    """One partition's archive as ``tier status`` shows it; None: a new leader has not read it yet."""
 
-    end_offset: int = 0
-    size_bytes: int = 0
-    object_count: int = 0
+    end_offset: int | None = 0
+    size_bytes: int | None = 0
+    object_count: int | None = 0
     state: str = "local"
 
 
@@ -371,6 +371,8 @@ class Tiering:
         if remote.facts is None and remote.end_offset:
             remote.refresh(entries=False)
         state = "checking" if unified in self._comparisons.running else archive.state
+        if not remote.known:
+            return ArchiveFigures(None, None, None, state)
         return ArchiveFigures(remote.end_offset, remote.size_bytes, remote.object_count, state)
 
     def watched(self, unified: UnifiedLog) -> tuple[Archive, str] | None:

@@ -46,7 +46,8 @@ def status(*, names: Sequence[str], http: str | None, as_json: bool, bootstrap: 
     """Show where each partition of a topic is held: of all topics with remote.storage.enable if none is named.
 
     Offsets count from LOG START, the first that can be read. Up to REMOTE END (exclusive) all is in the bucket, from
-    LOCAL START on all is on the disk of the partition's broker.
+    LOCAL START on all is on the disk of the partition's broker. A leader that has just taken over shows no sizes until it has
+    read the archive.
 
     Each broker is asked for what it leads. Partitions whose broker does not answer are shown without offsets and named; the
     exit code is 4 then.
