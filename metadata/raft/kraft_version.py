@@ -33,7 +33,7 @@ def on_static_update(core: RaftCore, token: Any, request: UpdateVoterRequest) ->
         if voter.key.id not in core.voters.ids:
             raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"node {voter.key.id} is not in controller.quorum.voters")
     except KafkaError as refusal:
-        core.reply(token, core.change_answer(refusal.code, str(refusal)))
+        core.reply(token, core.change_answer(refusal.code, refusal.message or ""))
         return
     leadership.heard_from(core, voter.key)
     role = core.role
@@ -58,7 +58,7 @@ def on_upgrade(core: RaftCore, event: UpgradeProposed) -> None:
     try:
         voters = upgraded_voters(core, role, event.level)
     except KafkaError as refusal:
-        core.emit(Refused(event.token, refusal.code, str(refusal)))
+        core.emit(Refused(event.token, refusal.code, refusal.message or ""))
         return
     start = log.end_offset
     if event.validate_only:

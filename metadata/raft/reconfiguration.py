@@ -42,7 +42,7 @@ def on_change(core: RaftCore, token: Any, request: VoterChange) -> None:
         if isinstance(request, RemoveVoterRequest):
             _check_can_commit(core, voters)
     except KafkaError as refusal:
-        core.reply(token, core.change_answer(refusal.code, str(refusal)))
+        core.reply(token, core.change_answer(refusal.code, refusal.message or ""))
         return
     if isinstance(request, UpdateVoterRequest):
         leadership.heard_from(core, request.voter.key)
@@ -183,7 +183,7 @@ def on_versions(core: RaftCore, peer: int, answer: ApiVersionsAnswer | None) -> 
         voters = changed_voters(core.voters, replace(request, voter=voter))
         _check_can_commit(core, voters)
     except KafkaError as refusal:
-        core.reply(change.token, core.change_answer(refusal.code, str(refusal)))
+        core.reply(change.token, core.change_answer(refusal.code, refusal.message or ""))
     else:
         _append(core, change, voters)
 

@@ -173,7 +173,7 @@ def test_a_removal_that_the_rest_could_not_commit_is_refused(node, quorum):
     one = node().lead()
     refused = one.reply(RemoveVoterRequest(quorum.key(2)))
     assert refused.error is ErrorCode.REQUEST_TIMED_OUT
-    assert "of the voters [1, 3] after this change, [3] have not fetched for 3000 ms" in refused.message
+    assert refused.message.startswith("of the voters [1, 3] after this change, [3] have not fetched for 3000 ms")
     assert one.raft.log.voters.ids == {1, 2, 3}
     one.fetch(quorum.key(3, disk=1))  # another disk than the voter's
     assert one.reply(RemoveVoterRequest(quorum.key(2))).error is ErrorCode.REQUEST_TIMED_OUT
