@@ -370,19 +370,17 @@ class Tiering:
             return ArchiveFigures()
         if remote.facts is None and remote.end_offset:
             remote.refresh(entries=False)
-        state = "checking" if unified in self._comparisons.running else archive.state
-        if not remote.known:
-            return ArchiveFigures(None, None, None, state)
-        return ArchiveFigures(remote.end_offset, remote.size_bytes, remote.object_count, state)
+        state = self._state_of(unified, archive)
+        known = remote.end_offset, remote.size_bytes, remote.object_count
+        return ArchiveFigures(*known, state) if remote.known else ArchiveFigures(None, None, None, state)
 
     def watched(self, unified: UnifiedLog) -> tuple[Archive, str] | None:
         """A partition's archive and its state in a word; unlike `describe` it never asks the bucket."""
         archive = self._archives.get(unified)
-        return (
-            None
-            if archive is None
-            else (archive, "checking" if unified in self._comparisons.running else archive.state)
-        )
+        return None if archive is None else (archive, self._state_of(unified, archive))
+
+    def _state_of(self, unified: UnifiedLog, archive: Archive) -> str:
+        return "checking" if unified in self._comparisons.running else archive.state
 
     @property
     def archives(self) -> Collection[Archive]:
