@@ -1,8 +1,8 @@
 """Writes and syncs one log directory: the appends of a turn of the loop are written and synced together.
 
 An append only queues. At the end of the turn every log that has something queued does one ``writev``; then one
-sync cycle at a time covers all files that are dirty at its start. Each log is notified of its own file as soon as that
-one is on disk. A write or sync that fails takes the whole directory offline: it is never tried again on the same
+sync cycle at a time covers all files that are dirty at its start; of those that no request waits for it takes a few. Each
+log is notified of its own file as soon as that one is on disk. A write or sync that fails takes the whole directory offline: it is never tried again on the same
 descriptors, because the kernel may have dropped the pages and would report success (fsyncgate). A full disk is no
 failure of that kind: what could not be written is forgotten and answered as an error, and appends go on when there
 is room again. Neither is a lack of file descriptors, which says nothing about the disk.
@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from stratalog.broker.runtime.event_loop import add_reader, remove_reader
@@ -35,6 +36,8 @@ _SHORTAGE_WAIT_SECONDS = 0.1
 _TOGETHER = 256
 """Logs in a cycle above which a thread takes several at once. That halves the cost of each besides its sync."""
 _A_THREAD_AT_ONCE = 16
+_UNHURRIED_A_CYCLE = 64
+"""So many of the logs that no request waits for: what else comes, the metadata log too, waits for them."""
 _GONE = NO_DESCRIPTOR | {errno.ENOENT}
 """Errors that a sync may raise if its partition was removed meanwhile: its directory may have another name."""
 
@@ -103,6 +106,7 @@ class DirectoryWriter:
             add_reader(loop, kernel_sync.fileno(), partial(self._kernel_has_synced, kernel_sync))
         self._queued: dict[LogOwner, None] = {}
         self._dirty: dict[LogOwner, None] = {}
+        self._unhurried: dict[LogOwner, None] = {}
         self._owners: dict[LogOwner, None] = {}
         self._refused: dict[LogOwner, None] = {}
         self._postponed: set[LogOwner] = set()
@@ -119,6 +123,7 @@ class DirectoryWriter:
         self._owners.pop(owner, None)
         self._queued.pop(owner, None)
         self._dirty.pop(owner, None)
+        self._unhurried.pop(owner, None)
         self._refused.pop(owner, None)
         self._postponed.discard(owner)
         self._held.discard(owner)
@@ -167,7 +172,7 @@ class DirectoryWriter:
         except OSError as error:
             self.report(error, owner)
             return
-        if owner.flush_due():
+        if owner.flush_due() or owner in self._unhurried:
             self._dirty[owner] = None
         owner.on_written()
 
@@ -229,6 +234,13 @@ class DirectoryWriter:
             if not self._syncing:
                 self._begin_cycle()
 
+    def sync_unhurried(self, owner: LogOwner) -> None:
+        """As `sync`, for a log that no request waits for before it is written; thousands may come at once."""
+        if self.offline is None:
+            self._unhurried[owner] = None
+            if not self._syncing:
+                self._begin_cycle()
+
     def sync_together(self, owner: LogOwner) -> None:
         """As `sync`, for one of many: the cycle begins when enough have come, or with `begin_together`."""
         if self.offline is None:
@@ -242,8 +254,13 @@ class DirectoryWriter:
             self._begin_cycle()
 
     def _begin_cycle(self) -> None:
-        dirty, self._dirty = self._dirty, {}
-        tickets = [(owner, ticket) for owner in dirty if (ticket := self._begin_sync(owner)) is not None]
+        tickets: list[tuple[LogOwner, SyncTicket]] = []
+        while not tickets and (self._dirty or self._unhurried):
+            dirty, self._dirty = self._dirty, {}
+            dirty |= dict.fromkeys(islice(self._unhurried, _UNHURRIED_A_CYCLE))
+            for owner in dirty:
+                self._unhurried.pop(owner, None)
+            tickets = [(owner, ticket) for owner in dirty if (ticket := self._begin_sync(owner)) is not None]
         if not tickets or self.offline is not None:
             return
         self.sync_cycles += 1
@@ -334,7 +351,7 @@ class DirectoryWriter:
                 owner.log.finish_sync(ticket)
                 owner.on_flushed()
         finally:
-            if not self._syncing and self._dirty:
+            if not self._syncing and (self._dirty or self._unhurried):
                 self._begin_cycle()
 
     def close(self) -> None:
@@ -347,7 +364,7 @@ class DirectoryWriter:
     @property
     def idle(self) -> bool:
         """True if no write is queued and no sync runs."""
-        return not (self._queued or self._dirty or self._syncing)
+        return not (self._queued or self._dirty or self._unhurried or self._syncing)
 
     @property
     def postponed(self) -> bool:
@@ -368,6 +385,7 @@ class DirectoryWriter:
         )
         self._queued.clear()
         self._dirty.clear()
+        self._unhurried.clear()
         self._postponed.clear()
         self._on_failed(self, error)
         for owner in list(self._owners):

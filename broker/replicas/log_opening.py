@@ -259,7 +259,7 @@ class LogOpening:
         """Bring to disk what the last run left unsynced; at a start beside the other logs, in threads."""
         if opened.log.has_unsynced:
             writer = opened.directory.writer
-            (writer.sync if self._started else writer.sync_together)(owner)
+            (writer.sync_unhurried if self._started else writer.sync_together)(owner)
 
     def take_unopened(self) -> list[Uuid]:
         """The topics with partitions that a full disk kept from being opened; they are to be tried again."""

@@ -125,6 +125,54 @@ async def test_one_cycle_at_a_time_and_the_next_takes_all(bench):
     assert two.heard.count("flushed") == 1
 
 
+def new_logs(bench, count):
+    """New logs, whose names are not on disk yet."""
+    logs = [bench.owner(f"new {number}") for number in range(count)]
+    for one in logs:
+        one.dirty = True
+        bench.writer.sync_unhurried(one)
+    return logs
+
+
+async def test_a_sync_that_is_waited_for_comes_before_those_of_many_new_logs(bench):
+    """The metadata log waited 15 s while the logs of 33,000 new partitions came to disk: the quorum lost its leader."""
+    logs = new_logs(bench, 1000)
+    waited_for = bench.owner()
+    bench.writer.enqueue(waited_for)
+    await bench.turn()
+    await bench.threads.run()
+    assert "flushed" not in waited_for.heard
+    await bench.threads.run()
+    assert waited_for.heard[-1] == "flushed"
+    assert sum("flushed" in one.heard for one in logs) <= 2 * directory_writer._UNHURRIED_A_CYCLE
+    while bench.threads.waiting:
+        await bench.threads.run()
+    assert all(one.heard == ["flushed"] for one in logs)
+    assert bench.writer.idle
+
+
+async def test_a_new_log_that_is_written_does_not_wait_for_the_others(bench):
+    """Its first append needs its names on disk."""
+    *_, last = new_logs(bench, 1000)
+    bench.writer.enqueue(last)
+    await bench.turn()
+    await bench.threads.run()
+    await bench.threads.run()
+    assert last.heard == ["write", "written", "flushed"]
+
+
+async def test_new_logs_that_need_no_sync_any_more_do_not_keep_the_others_waiting(bench):
+    """A cycle without any work is no cycle; logs that leave are forgotten."""
+    logs = new_logs(bench, 500)
+    for one in logs[1:-1]:
+        one.dirty = False
+    bench.writer.remove(logs[200])
+    await bench.threads.run()
+    await bench.threads.run()
+    assert logs[-1].heard == ["flushed"]
+    assert bench.writer.idle
+
+
 async def test_a_log_is_not_synced_before_it_is_due(bench):
     """flush.messages above the written count leaves it to the system, until a sync is asked for."""
     owner = bench.owner(sync_on_ack=False)
