@@ -69,7 +69,9 @@ def poll_follower(core: RaftCore) -> None:
         if core.may_stand:
             core.stand()
             return
-        role = core.role = replace(role, lost=True, deadline_ms=core.now_ms + core.timeouts.ask_again_ms)
+        # The others may count this node as a voter by a record that it lacks, and need its pre-vote.
+        again_ms = core.now_ms + core.timeouts.ask_again_ms
+        role = core.role = replace(role, lost=True, has_fetched=False, deadline_ms=again_ms)
     if role.lost and not core.may_stand:
         ask_any(core)
     elif core.may_send(role.leader_id) and not membership.ask_if_due(core) and may_fetch(core):

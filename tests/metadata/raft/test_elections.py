@@ -142,6 +142,20 @@ def test_a_follower_grants_pre_votes_until_it_has_fetched(follower, quorum):
     assert not one.reply(request).granted
 
 
+def test_an_observer_whose_leader_is_silent_grants_pre_votes(node, quorum):
+    """The others may count it as a voter by a record that it lacks: without its vote they elect no leader, for good."""
+    four = node(4)
+    (request,) = four.sent(FetchRequest).values()
+    four.answer(act.BOOTSTRAP, request, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH, 1, 2, quorum.endpoints(2)))
+    four.answer(2, four.sent(FetchRequest)[2], FetchAnswer(ErrorCode.NONE, 1, 2, high_watermark=0))
+    asked = vote(quorum, 1, candidate=3, voter=quorum.key(4), pre_vote=True)
+    assert not four.reply(asked).granted
+    four.wait(1900)
+    assert not four.reply(asked).granted
+    four.wait(100)
+    assert four.reply(asked).granted
+
+
 def test_neither_a_leader_nor_a_follower_votes_in_its_epoch(node, follower, quorum):
     """The epoch has its leader; a leader grants no pre-votes either."""
     leader, one = node().win(), follower()
