@@ -17,3 +17,10 @@ def test_every_promise_is_kept(first):
         outcome = run_seed(seed)
         assert outcome.problem is None, QUORUM.report(outcome, outcome.lines)
         assert outcome.committed > 0
+
+
+@pytest.mark.parametrize("seed", [202041, 203983, 205631, 218636])
+def test_seeds_that_once_broke_a_promise_keep_it(seed):
+    """Changes of the voters while a disk is replaced, votes that come late, and a voter that lacks its own record."""
+    outcome = run_seed(seed)
+    assert outcome.problem is None, QUORUM.report(outcome, outcome.lines)
