@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from stratalog.metadata.maps import persistent_map
 from stratalog.metadata.controller.controller import BrokerStart, TopicRules, register_broker
 from stratalog.metadata.coordination import CoordinatorRecord, Now, Reply, Write
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
@@ -13,6 +12,7 @@ from stratalog.metadata.groups.shard.shard import GroupShard
 from stratalog.metadata.image.brokers_image import ListenerAddress
 from stratalog.metadata.image.features import bootstrap_records
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
+from stratalog.metadata.maps import persistent_map
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.heartbeat import HeartbeatRequest
