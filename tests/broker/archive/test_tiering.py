@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from stratalog.broker.replicas.led import Led
 from stratalog.client.admin import alter_topic_configs, delete_topics
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.checkpoint import read_remote_log
@@ -121,23 +120,6 @@ def test_a_partition_is_described(broker):
     assert figures.end_offset > 0
     assert figures.size_bytes > 0
     broker.wait_until(lambda: broker.node.tiering.describe(broker.partition("t")).object_count > 0)
-
-
-@pytest.mark.story
-def test_a_leader_that_has_not_read_its_archive_yet_says_so(broker):
-    """The figures of one that has just taken over were 0, as if nothing were in the bucket."""
-    broker.create("t", **TIERED)
-    archive(broker, "t")
-    unified, tiering = broker.partition("t"), broker.node.tiering
-    before = broker.run(tiering.describe, unified)
-
-    def take_over():
-        tiering.detach(unified)
-        tiering.attach(unified, Led.TAKEN_OVER)
-        return tiering.describe(unified)
-
-    assert broker.run(take_over)[:3] == (None, None, None)
-    broker.wait_until(lambda: tiering.describe(unified) == before)
 
 
 @pytest.mark.story
