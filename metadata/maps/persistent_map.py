@@ -171,7 +171,9 @@ def _updated_children(node: tuple[_Node, ...], depth: int, changes: list[_Change
     for index, part in parts.items():
         children[index] = _updated(children[index], depth + 1, part)
     if any(value is _GONE for _, _, value in changes) and _are_few(children):
-        return {key: value for child in children for key, value in child.items()}
+        leaf = {key: value for child in children for key, value in child.items()}
+        leave_out_of_collections(leaf)
+        return leaf
     return tuple(children)
 
 

@@ -6,6 +6,8 @@ import urllib.request
 
 import pytest
 
+from stratalog.broker.cold.reader import RemotePartition
+
 
 def get(node, query: str = ""):
     host, port = node.node.http_address
@@ -31,6 +33,15 @@ def test_a_copy_of_what_another_broker_leads_is_left_out(broker):
     broker.create("a", 2)
     broker.run(broker.partition("a", 0).partition.resign)
     assert [row["partition"] for row in get(broker, "?topic=a")["partitions"]] == [1]
+
+
+def test_a_leader_that_has_not_read_its_archive_yet_gives_no_figures(broker, monkeypatch):
+    """They were 0 after each change of leader, as if nothing were in the bucket."""
+    broker.create("a", remote_storage_enable="true")
+    broker.produce("a", b"x")
+    monkeypatch.setattr(RemotePartition, "known", False)
+    (row,) = get(broker, "?topic=a")["partitions"]
+    assert (row["remote_end"], row["remote_bytes"], row["objects"], row["log_end"]) == (None, None, None, 1)
 
 
 def test_one_topic_can_be_asked_for(broker):

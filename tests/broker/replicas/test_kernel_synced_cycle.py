@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.replicas.directory_writer import DirectoryWriter
-from stratalog.broker.runtime.tick import Tick
+from tests.broker.replicas.writer_rig import Bench
 
 
 class Owner:
@@ -93,34 +92,18 @@ class Kernel:
         self.reading = self.writing = -1
 
 
-class Bench:
+class KernelBench(Bench):
     def __init__(self, threads) -> None:
-        loop = asyncio.get_running_loop()
-        self.threads = threads
         self.kernel = Kernel(refused={9})
-        self.failures = []
-        self.writer = DirectoryWriter(
-            "/data",
-            loop=loop,
-            tick=Tick(loop),
-            sync_threads=self.threads,
-            on_failed=lambda writer, error: self.failures.append(error),
-            kernel_sync=self.kernel,
-        )
+        super().__init__(threads, kernel_sync=self.kernel)
 
     def owner(self, descriptor=None) -> Owner:
-        owner = Owner(descriptor)
-        self.writer.add(owner)
-        return owner
-
-    async def turn(self) -> None:
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        return self.added(Owner(descriptor))
 
 
 @pytest.fixture
 async def bench(sync_threads):
-    bench = Bench(sync_threads)
+    bench = KernelBench(sync_threads)
     yield bench
     bench.writer.close()
     bench.writer.close()

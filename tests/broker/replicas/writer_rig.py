@@ -61,7 +61,9 @@ class Owner:
 
 
 class Bench:
-    def __init__(self, threads) -> None:
+    """A writer whose threads run when the test says so; ``more`` goes to the writer."""
+
+    def __init__(self, threads, **more) -> None:
         loop = asyncio.get_running_loop()
         self.threads = threads
         self.failures = []
@@ -71,10 +73,13 @@ class Bench:
             tick=Tick(loop),
             sync_threads=self.threads,
             on_failed=lambda writer, error: self.failures.append(error),
+            **more,
         )
 
     def owner(self, name="o", **options) -> Owner:
-        owner = Owner(name, **options)
+        return self.added(Owner(name, **options))
+
+    def added(self, owner):
         self.writer.add(owner)
         return owner
 
