@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -130,6 +132,33 @@ def test_a_controller_leaves_and_joins(tools, three, at) -> None:
     assert "Added" in tools.run(QUORUM, *at, "--command-config", str(other.config), "add-controller").ok()
     status = tools.run(QUORUM, *at, "describe", "--status").ok()
     assert directory_id(other.node_id) in status.partition("CurrentObservers")[0]
+
+
+def test_a_controller_that_runs_does_not_leave_while_another_is_silent(tools, three, tmp_path) -> None:
+    """The quorum could not commit that, and the program shows why (decision 0070). The silent one may leave."""
+    servers = ("--bootstrap-controller", three.servers)
+    leader = int(re.search(r"LeaderId: +(\d)", tools.run(QUORUM, *servers, "describe", "--status").ok())[1])
+    silent, well = (node for node in three.controllers if node.node_id != leader)
+    at = ("--bootstrap-controller", three.nodes[leader].controller)
+    config = tmp_path / "client.properties"
+    config.write_text("default.api.timeout.ms=5000\nrequest.timeout.ms=2000\n")
+
+    def remove(node):
+        named = ("--controller-id", str(node.node_id), "--controller-directory-id", directory_id(node.node_id))
+        return tools.run(QUORUM, *at, "--command-config", str(config), "remove-controller", *named)
+
+    silent.process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(4)
+        refused = remove(well)
+        assert refused.code == 1
+        assert f"[{silent.node_id}] have not fetched for 3000 ms" in refused.err
+        voters = tools.run(QUORUM, *at, "describe", "--status").ok().partition("CurrentObservers")[0]
+        assert directory_id(well.node_id) in voters
+        assert "Removed" in remove(silent).ok()
+    finally:
+        silent.process.send_signal(signal.SIGCONT)
+    assert "Added" in tools.run(QUORUM, *at, "--command-config", str(silent.config), "add-controller").ok()
 
 
 def test_kafka_decodes_the_metadata_of_every_node(tools, three, until) -> None:
