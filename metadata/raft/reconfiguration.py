@@ -96,6 +96,19 @@ def _check_level(core: RaftCore, voter: Voter) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"node {voter.key.id} cannot run kraft.version {level}")
 
 
+def _check_directory(core: RaftCore, newcomer: ReplicaKey) -> None:
+    """Raise `KafkaError` if the node fetches with another directory by now: the one that is asked for is gone, and nothing
+    could be committed with it. The request may be old, or the leader has stood still.
+    """
+    role = core.role
+    assert isinstance(role, Leader)
+    latest = role.progress.latest(newcomer.id)
+    if latest is not None and not newcomer.matches(latest):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{_text(newcomer)} is no more: it is {_text(latest)} that fetches now"
+        )
+
+
 def _check_can_commit(core: RaftCore, changed: VoterSet) -> None:
     """Raise `KafkaError` for a change that the new voters could not commit; Kafka appends it.
 
@@ -177,6 +190,7 @@ def on_versions(core: RaftCore, peer: int, answer: ApiVersionsAnswer | None) -> 
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"node {peer} does not answer")
         voter = replace(request.voter, kraft_versions=answer.kraft_versions or (0, 0))
         _check_level(core, voter)
+        _check_directory(core, request.voter.key)
         if not is_caught_up(core, request.voter):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"node {peer} has not fetched all of the metadata log yet")
         check_change(core, request)

@@ -54,6 +54,11 @@ class ReplicaProgress(Struct, frozen=True):
         known = (each for each in self._with_id(key.id) if key.matches(each.key))
         return max(known, key=lambda each: each.fetched_ms, default=Replica(key))
 
+    def latest(self, node_id: int) -> ReplicaKey | None:
+        """The replica that has fetched last under this id; None if there was none."""
+        last = max(self._with_id(node_id), key=lambda each: each.fetched_ms, default=None)
+        return None if last is None else last.key
+
     def fetched(self, key: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> ReplicaProgress:
         """After a fetch of this replica."""
         before = next((each for each in self._with_id(key.id) if each.key == key), Replica(key))

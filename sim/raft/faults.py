@@ -18,6 +18,7 @@ from stratalog.metadata.raft.messages import (
     UpdateVoterRequest,
     VoterChange,
 )
+from stratalog.metadata.raft.states import Leader
 from stratalog.metadata.raft.voter_set import Voter, VoterSet
 
 __all__ = ["Faults"]
@@ -113,6 +114,8 @@ class Faults:
         views = [node.raft.log if node.raft is not None else node.disk.view() for node in self._world.nodes.values()]
         known = [view.voters for view in views if view.voters.voters]
         asked = [change for leader, life, change in self._asked.values() if leader.life == life]
+        roles = [node.raft.role for node in self._world.nodes.values() if node.raft is not None]
+        asked += [role.change.request for role in roles if isinstance(role, Leader) and role.change is not None]
         return known + [_after(change, voters) for change in asked for voters in known]
 
     def _survives(self, voters: VoterSet, lost: int) -> bool:

@@ -194,6 +194,27 @@ def test_an_addition_that_the_new_set_could_not_commit_is_refused(node, quorum):
     assert alone.raft.log.voters.ids == {1}
 
 
+def test_a_directory_that_was_replaced_is_not_added(node, quorum):
+    """Its node has fetched with another one since: a request for the old one may have waited long for the leader."""
+    alone = node(log=quorum.log(voters=quorum.voters(1)))
+    alone.flush()
+    alone.fetch(quorum.key(2))
+    alone.wait(1)
+    alone.fetch(quorum.key(2, disk=1))
+    alone.get(AddVoterRequest(quorum.voter(2)), token="admin")
+    alone.answer(2, alone.sent(ApiVersionsRequest)[2], VERSIONS)
+    refused = alone.one(act.Reply).answer
+    assert refused.error is ErrorCode.INVALID_REQUEST
+    old, new = (uuid_text(quorum.key(2, disk=disk).directory_id) for disk in (0, 1))
+    assert refused.message == (
+        f"node 2 with the directory {old} is no more: it is node 2 with the directory {new} that fetches now"
+    )
+    alone.wait(1)
+    alone.get(AddVoterRequest(quorum.voter(2, disk=1)), token="again")
+    alone.answer(2, alone.sent(ApiVersionsRequest)[2], VERSIONS)
+    assert alone.raft.log.voters.voter(2).key == quorum.key(2, disk=1)
+
+
 def test_a_removal_needs_fetches_of_late(node, quorum):
     """As recent as those that keep the leader in office."""
     one = node().lead()
