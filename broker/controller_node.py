@@ -90,7 +90,7 @@ class ControllerNode:
             may_format=False,
         )
         self.cluster_id = self.directories.cluster_id
-        slices = Slices(loop.call_soon, self.clock.monotonic)
+        self._slices = Slices(loop.call_soon, self.clock.monotonic)
         opened = open_node_quorum(
             QuorumServices(
                 config=self.config,
@@ -99,7 +99,7 @@ class ControllerNode:
                 clock=self.clock,
                 dice=self._dice,
                 threads=self._sync_threads,
-                in_slices=partial(slices.run, urgent=True),
+                in_slices=partial(self._slices.run, urgent=True),
                 on_failed=self.failed.set,
             )
         )
@@ -130,7 +130,7 @@ class ControllerNode:
         self.failed.set()
 
     def _http_server(self) -> HttpServer:
-        return HttpServer(self.metrics, self.not_ready, problems=tuple)
+        return HttpServer(self.metrics, self.not_ready, slices=self._slices)
 
     @property
     def lasting_objects(self) -> int:

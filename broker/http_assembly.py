@@ -13,6 +13,7 @@ from stratalog.broker.http.replica_counts import ReplicaCounter
 from stratalog.broker.http.services import HttpServices
 from stratalog.broker.http.tier_watch import TierWatch, WatchServices
 from stratalog.broker.replicas.partition_table import LedPartitions
+from stratalog.broker.runtime.slices import Steps
 
 if TYPE_CHECKING:
     from stratalog.broker.http.server import HttpServer
@@ -54,13 +55,15 @@ def _http_services(broker: BrokerParts) -> HttpServices:
         led=LedPartitions(broker.partitions),
         tiering=broker.tiering,
         mounted=broker.mount,
+        slices=broker.dispatcher.slices,
     )
 
 
-def _problems(broker: BrokerParts) -> list[str]:
+def _problems(broker: BrokerParts) -> Steps[list[str]]:
     """The faults of a broker that serves, a sentence each."""
-    local = [*first_of(broker.partitions.closed), *missing_problems(broker.partitions)]
-    return [*local, *broker.tiering.problems(), *first_of(broker.coordinators.hanging.problems())]
+    local = [*first_of(broker.partitions.closed), *(yield from missing_problems(broker.partitions))]
+    archives = yield from broker.tiering.problems()
+    return [*local, *archives, *first_of((yield from broker.coordinators.hanging.problems()))]
 
 
 def not_ready(broker: BrokerParts) -> list[str]:
@@ -78,5 +81,8 @@ def new_http_server(broker: BrokerParts) -> HttpServer:
     from stratalog.broker.http.server import HttpServer  # noqa: PLC0415 - Kafka's clients do not wait for it
 
     routes = http_routes(_http_services(broker), broker.tier_watch)
-    add_missing_metrics(broker.metrics, broker.partitions)
-    return HttpServer(broker.metrics, partial(not_ready, broker), routes, problems=partial(_problems, broker))
+    add_missing_metrics(broker.metrics, broker.partitions, broker.clock)
+    slices = broker.dispatcher.slices
+    return HttpServer(
+        broker.metrics, partial(not_ready, broker), routes, slices=slices, problems=partial(_problems, broker)
+    )

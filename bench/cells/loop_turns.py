@@ -1,4 +1,5 @@
-"""How long one request keeps the others waiting: the longest turn of the event loop for the worst of every API.
+"""How long one request keeps the others waiting: the longest turn of the event loop for the worst of every API, and for
+each long answer of the HTTP port.
 
 The broker runs in this process. Every turn of its loop is timed by the CPU time of the loop's thread, which other
 programs of the machine and this client do not change, and by the clock.
@@ -11,6 +12,7 @@ import math
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,13 +34,16 @@ from stratalog.wire.messages.offset_commit import (
 )
 from stratalog.wire.schema import EncodeError
 
-__all__ = ["CELL", "LoopTurns", "fill", "longest_turn"]
+__all__ = ["CELL", "LONG_PATHS", "LoopTurns", "fill", "longest_turn", "longest_turn_of_page"]
 
 TOPIC_COUNT: Final = 10_000
 _GROUP_COUNT: Final = 2_000
 _MEMBER_COUNT: Final = 300
 _AT_ONCE: Final = 500
 _TIMEOUT_SECONDS: Final = 120.0
+
+LONG_PATHS: Final = ("/metrics", "/readyz?verbose", "/tier/status", "/v1/tier", "/v1/tier/plan")
+"""The answers of the HTTP port that grow with the topics."""
 
 _LINE = Line("loop-turn", "ms of CPU in the longest turn of the loop, worst legal request", Bound("<=", 50))
 
@@ -144,6 +149,23 @@ def longest_turn(link: BrokerLink, turns: LoopTurns, worst: Worst) -> tuple[floa
     return turns.longest_ms, size
 
 
+def longest_turn_of_page(broker: EmbeddedBroker, turns: LoopTurns, path: str) -> tuple[float, int]:
+    """Get a path of the HTTP port. Returns the longest turn in ms, and the bytes of the answer."""
+    host, port = broker.node.http_address
+    turns.reset()
+    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=_TIMEOUT_SECONDS) as answer:
+        size = len(answer.read())
+    time.sleep(0.05)
+    return turns.longest_ms, size
+
+
+def _best_of_page(broker: EmbeddedBroker, turns: LoopTurns, path: str, repetitions: int) -> float:
+    """The least of several longest turns, as `_best`; the first of all may import what it needs."""
+    longest_ms, size = min(longest_turn_of_page(broker, turns, path) for _ in range(repetitions))
+    print(f"  GET {path}: {longest_ms:.1f} ms CPU, {size:,} bytes", file=sys.stderr)
+    return longest_ms
+
+
 def _best(port: int, turns: LoopTurns, worst: Worst, repetitions: int) -> float:
     """The least of several longest turns: the work is the same each time, what the machine adds is not."""
     best = math.inf
@@ -179,12 +201,16 @@ def _measure(settings: Settings) -> list[Outcome]:
             gc.freeze()  # as a broker does that starts with these topics
             for worst in requests:
                 found[worst.name] = _best(broker.port, turns, worst, settings.repetitions)
+            for path in LONG_PATHS:
+                found[f"GET {path}"] = _best_of_page(broker, turns, path, settings.repetitions)
         finally:
             broker.discard()
             thread.close()
     slowest = max(found, key=found.__getitem__)
     outcome = _LINE.outcome(found[slowest], **found)
-    outcome.note = f"{slowest}; {len(found)} requests of every API; {TOPIC_COUNT:,} topics, no authorizer"
+    outcome.note = (
+        f"{slowest}; {len(found)} requests of every API and the HTTP port; {TOPIC_COUNT:,} topics, no authorizer"
+    )
     return [outcome]
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from typing import Final, NamedTuple
 
 from stratalog.broker.archive.bucket_gate import BucketGate, GatePorts
@@ -128,7 +128,7 @@ class Tiering:
             merged_objects=lambda: self._merging.merged_objects,
             refused_claims=lambda: self._refused_claims,
         )
-        add_problem_metrics(metrics, self._archives.values(), lambda: self.bucket_state)
+        add_problem_metrics(metrics, self._archives.values(), lambda: self.bucket_state, self._clock)
 
     def _new_comparisons(self, transactions: TransactionPorts) -> Comparisons:
         ports = ComparisonPorts(
@@ -387,10 +387,10 @@ class Tiering:
         """Those of all partitions that are led here and tiered."""
         return self._archives.values()
 
-    def problems(self) -> list[str]:
-        """The problems while the broker serves, a sentence each."""
+    def problems(self) -> Generator[None, None, list[str]]:
+        """The problems while the broker serves, a sentence each; it yields where it may pause."""
         wrong = [self.gate.wrong] if self.gate.wrong else []
-        archives = archive_problems(self._archives.values(), self._comparisons.waiting())
+        archives = yield from archive_problems(self._archives.values(), self._comparisons.waiting())
         return [*wrong, *bucket_problems(self.bucket_state, self.worker, self._clock.wall_ms()), *archives]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from typing import Final
 
@@ -27,15 +28,16 @@ _COUNTERS: Final = {
 class _Count:
     """The figures of all shards."""
 
-    def __init__(self, groups: GroupCoordinator, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, groups: GroupCoordinator, clock: Clock) -> None:
         self._groups = groups
-        self.figures = FreshFigures(self._counted, clock).get
+        self.figures = FreshFigures(metrics, self._counted, clock).get
 
-    def _counted(self) -> GroupFigures:
+    def _counted(self) -> Generator[None, None, GroupFigures]:
         figures = GroupFigures()
         for driver in self._groups.drivers():
             assert isinstance(driver.shard, GroupShard)
             figures.add(driver.shard.figures())
+            yield
         return figures
 
     def in_state(self, state: str | None) -> list[tuple[dict[str, str], float]]:
@@ -71,7 +73,7 @@ class _Count:
 
 def add_group_figures(metrics: Metrics, groups: GroupCoordinator, clock: Clock) -> None:
     """Show groups by type and state, under Kafka's names, and what happens to them."""
-    count = _Count(groups, clock)
+    count = _Count(metrics, groups, clock)
     text = "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups"
     metrics.add_gauge(f"{_MANAGER}numgroups", f"{text}: classic groups.", partial(count.in_state, None))
     for state in ClassicState:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Final
 
@@ -26,7 +26,7 @@ from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
-from stratalog.broker.runtime.fresh_figures import FreshFigures
+from stratalog.broker.runtime.fresh_figures import LOOKS_A_STEP, FreshFigures
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.image.image import ClusterImage
@@ -216,9 +216,17 @@ class HangingTransactions:
             for transaction in shard.transactions.values()
         }
 
-    def hanging(self) -> list[OpenTransaction]:
-        """The open transactions that will not be ended, by partition and offset; empty while that cannot be known."""
-        found = [one for unified in self._partitions() if unified not in self._due for one in _open_in(unified)]
+    def hanging(self) -> Generator[None, None, list[OpenTransaction]]:
+        """The open transactions that will not be ended, by partition and offset; empty while that cannot be known.
+
+        It yields where it may pause.
+        """
+        found: list[OpenTransaction] = []
+        for number, unified in enumerate(list(self._partitions())):
+            if number % LOOKS_A_STEP == 0:
+                yield
+            if unified not in self._due:
+                found += _open_in(unified)
         found.sort(key=lambda one: (one.partition, one.first_offset))  # logs are opened in any order
         known = self._known() if found else None
         if known is None:
@@ -227,9 +235,9 @@ class HangingTransactions:
             found = [one for one in found if one.producer_id in known or one in self._told]
         return [one for one in found if left_open(one, known.get(one.producer_id))]
 
-    def problems(self) -> list[str]:
-        """A sentence for each of them."""
-        return [self._sentence(one) for one in self.hanging()]
+    def problems(self) -> Generator[None, None, list[str]]:
+        """A sentence for each of them; it yields where it may pause."""
+        return [self._sentence(one) for one in (yield from self.hanging())]
 
     def _sentence(self, one: OpenTransaction) -> str:
         topic, number = one.partition
@@ -267,7 +275,7 @@ def _open_in(unified: UnifiedLog) -> Iterator[OpenTransaction]:
 
 def add_hanging_figures(metrics: Metrics, hanging: HangingTransactions, clock: Clock) -> None:
     """Show how many transactions hang, and how many were ended."""
-    found = FreshFigures(hanging.hanging, clock).get
+    found = FreshFigures(metrics, hanging.hanging, clock).get
     metrics.add_gauge(
         "stratalog_transactions_hanging",
         "Open transactions that their coordinator does not know and will never end.",

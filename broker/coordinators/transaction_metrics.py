@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.runtime.clock import Clock
-from stratalog.broker.runtime.fresh_figures import FreshFigures
+from stratalog.broker.runtime.fresh_figures import LOOKS_A_STEP, FreshFigures
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.metadata.transactions.shard import TransactionShard
 from stratalog.metadata.transactions.status import TransactionStatus
@@ -27,17 +28,19 @@ class _Figures(NamedTuple):
 class _Count:
     """The figures of all shards."""
 
-    def __init__(self, transactions: TransactionCoordinator, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, transactions: TransactionCoordinator, clock: Clock) -> None:
         self._transactions = transactions
         self._clock = clock
-        self._figures = FreshFigures(self._counted, clock).get
+        self._figures = FreshFigures(metrics, self._counted, clock).get
 
-    def _counted(self) -> _Figures:
+    def _counted(self) -> Generator[None, None, _Figures]:
         states: Counter[TransactionStatus] = Counter()
         open_since_ms = []
         for driver in self._transactions.drivers():
             assert isinstance(driver.shard, TransactionShard)
-            for transaction in driver.shard.transactions.values():
+            for number, transaction in enumerate(list(driver.shard.transactions.values())):
+                if number % LOOKS_A_STEP == 0:
+                    yield
                 states[transaction.status] += 1
                 if transaction.status is TransactionStatus.ONGOING or transaction.status.ending:
                     open_since_ms.append(transaction.start_ms)
@@ -56,7 +59,7 @@ class _Count:
 
 def add_transaction_figures(metrics: Metrics, transactions: TransactionCoordinator, clock: Clock) -> None:
     """Show transactions by state, and for how long the oldest has kept readers of committed records waiting."""
-    count = _Count(transactions, clock)
+    count = _Count(metrics, transactions, clock)
     metrics.add_gauge("stratalog_transactions", "Transactional ids by the state of their transaction.", count.states)
     metrics.add_counter(
         "stratalog_transactional_ids_refused",

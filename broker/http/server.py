@@ -11,12 +11,13 @@ from aiohttp import web
 from stratalog.broker.http.connections import HttpConnections, HttpProtocol
 from stratalog.broker.http.origin import this_host_only
 from stratalog.broker.http.refusals import MistakesOfClients, answer_bad_requests
+from stratalog.broker.http.streaming import stream
 from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.slices import Slices, Steps
 
 __all__ = ["HttpServer", "Route"]
 
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
+_METRICS: Final = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 
 log = logging.getLogger(__name__)
 mistakes = MistakesOfClients()
@@ -32,7 +33,7 @@ class HttpServer:
     """``/livez``, ``/readyz`` and ``/metrics``.
 
     ``reasons`` says why the broker is not ready, one sentence each; none means that it is. ``problems`` do not
-    keep it from serving; ``/readyz?verbose`` lists them. ``more`` are further routes by path, or by method and path:
+    keep it from serving; ``/readyz?verbose`` lists them. Long answers are made in ``slices``. ``more`` are further routes by path, or by method and path:
     ``"PATCH /v1/…"``.
     """
 
@@ -42,10 +43,12 @@ class HttpServer:
         reasons: Callable[[], Sequence[str]],
         more: Mapping[str, Route] | None = None,
         *,
-        problems: Callable[[], Sequence[str]] = tuple,
+        slices: Slices,
+        problems: Callable[[], Steps[list[str]]] | None = None,
     ) -> None:
         self._metrics = metrics
         self._reasons = reasons
+        self._slices = slices
         self._problems = problems
         self._more = dict(more or {})
         self._runner: web.AppRunner | None = None
@@ -95,9 +98,9 @@ class HttpServer:
     async def _readyz(self, request: web.Request) -> web.Response:
         reasons = self._reasons()
         lines = list(reasons) or ["ok"]
-        if "verbose" in request.query:
-            lines += [f"problem: {problem}" for problem in self._problems()]
+        if "verbose" in request.query and self._problems is not None:
+            lines += [f"problem: {problem}" for problem in await self._slices.run(self._problems())]
         return web.Response(status=503 if reasons else 200, text="".join(f"{line}\n" for line in lines))
 
-    async def _metrics_text(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.render(), headers={"Content-Type": _METRICS_TYPE})
+    async def _metrics_text(self, request: web.Request) -> web.StreamResponse:
+        return await stream(request, self._metrics.exposition(), self._slices, _METRICS)

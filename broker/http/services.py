@@ -11,6 +11,7 @@ from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.authorizer import Authorizer
 from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.slices import Slices
 from stratalog.broker.views.mount import Mounted
 from stratalog.metadata.controller.controller import ConfigRules
 from stratalog.metadata.image.image import ClusterImage
@@ -33,3 +34,5 @@ class HttpServices(Struct, frozen=True, kw_only=True):
     led: Iterable[UnifiedLog]
     tiering: Tiering
     mounted: Iterable[Mounted]
+    slices: Slices
+    """The turns in which long answers are made."""

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import aclosing
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
 from stratalog.broker.http.refusals import changing_refusal, json_body, refused
 from stratalog.broker.http.server import Route
 from stratalog.broker.http.services import HttpServices
+from stratalog.broker.http.streaming import stream
 from stratalog.broker.http.tier_watch import TierWatch, TooManyWatchers
 from stratalog.broker.http.verification import verification_of
 from stratalog.broker.requests.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -22,7 +24,7 @@ from stratalog.wire.errors import Invalid
 
 __all__ = ["tier_routes"]
 
-_ROWS_A_WRITE: Final = 500
+_ROWS_A_PART: Final = 100
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -36,16 +38,8 @@ def tier_routes(services: HttpServices, watch: TierWatch) -> dict[str, Route]:
         """
         topic = request.query.get("topic")
         said, texts = await watch.snapshot(topic)
-        response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "application/json; charset=utf-8"})
-        await response.prepare(request)
-        await response.write(json.dumps(said)[:-1].encode() + b',"rows":[')
-        comma = ""
-        while some := list(islice(texts, _ROWS_A_WRITE)):
-            await response.write((comma + ",\n".join(some)).encode())
-            comma = ",\n"
-        await response.write(b"]}\n")
-        await response.write_eof()
-        return response
+        headers = {**_HEADERS, "Content-Type": "application/json; charset=utf-8"}
+        return await stream(request, _parts(said, texts), services.slices, headers)
 
     async def events(request: web.Request) -> web.StreamResponse:
         """Server-sent events until one side goes; 503 if too many watch already."""
@@ -88,6 +82,15 @@ def _verified(services: HttpServices, watch: TierWatch) -> Route:
         return web.json_response(watch.verification._asdict())
 
     return verified
+
+
+def _parts(said: dict[str, Any], rows: Iterator[str]) -> Iterator[bytes]:
+    yield json.dumps(said)[:-1].encode() + b',"rows":['
+    comma = ""
+    while some := list(islice(rows, _ROWS_A_PART)):
+        yield (comma + ",\n".join(some)).encode()
+        comma = ",\n"
+    yield b"]}\n"
 
 
 def _text(name: str, data: str) -> bytes:

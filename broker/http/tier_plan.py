@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any, Final
 
 from aiohttp import web
@@ -11,11 +13,12 @@ from stratalog.broker.archive.plan_report import planned_steps
 from stratalog.broker.http.refusals import refused
 from stratalog.broker.http.server import Route
 from stratalog.broker.http.services import HttpServices
+from stratalog.broker.http.streaming import stream
+from stratalog.broker.replicas.unified_log import UnifiedLog
 
 __all__ = ["plan_routes"]
 
-_PARTITIONS_A_TURN: Final = 20
-"""Between so many the loop turns: producers come first."""
+_HEADERS: Final = {"Content-Type": "application/json; charset=utf-8"}
 
 
 def plan_routes(services: HttpServices) -> dict[str, Route]:
@@ -25,27 +28,34 @@ def plan_routes(services: HttpServices) -> dict[str, Route]:
         topic = request.query.get("topic")
         if topic is not None and topic not in services.image().topics.by_name:
             return refused(404, f"topic {topic!r} does not exist")
-        return web.json_response(
-            {"bucket": services.bucket_url, "topic": topic, "steps": await _steps(services, topic)}
-        )
+        return await stream(request, _parts(services, topic), services.slices, _HEADERS)
 
     return {"/v1/tier/plan": answer}
 
 
-async def _steps(services: HttpServices, topic: str | None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    led = sorted(services.led, key=lambda each: each.topic_partition)
-    chosen = [one for one in led if topic in {None, one.topic_partition.topic}]
-    for number, unified in enumerate(chosen, start=1):
-        watched = services.tiering.watched(unified)
-        if watched is not None:
-            archive, state = watched
-            try:
-                steps = planned_steps(unified, archive, state, services.clock.wall_ms())
-            except OSError as error:
-                unified.partition.directory.report(error)
-                continue
-            found += [step.fields() for step in steps]
-        if number % _PARTITIONS_A_TURN == 0:
-            await asyncio.sleep(0)
-    return found
+def _parts(services: HttpServices, topic: str | None) -> Iterator[bytes | None]:
+    """The answer as JSON, the steps of one partition at a time, by topic and partition."""
+    by_topic: defaultdict[str, list[UnifiedLog]] = defaultdict(list)
+    for unified in services.led:
+        by_topic[unified.topic_partition.topic].append(unified)
+    yield json.dumps({"bucket": services.bucket_url, "topic": topic})[:-1].encode() + b', "steps": ['
+    comma = ""
+    for name in sorted(by_topic) if topic is None else [topic]:
+        for unified in sorted(by_topic[name], key=lambda one: one.topic_partition.partition):
+            for step in _steps(services, unified):
+                yield (comma + json.dumps(step)).encode()
+                comma = ", "
+            yield None
+    yield b"]}\n"
+
+
+def _steps(services: HttpServices, unified: UnifiedLog) -> list[dict[str, Any]]:
+    watched = services.tiering.watched(unified)
+    if watched is None:
+        return []
+    archive, state = watched
+    try:
+        return [step.fields() for step in planned_steps(unified, archive, state, services.clock.wall_ms())]
+    except OSError as error:
+        unified.partition.directory.report(error)
+        return []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replication.replication import Replication
 from stratalog.broker.runtime.clock import Clock
-from stratalog.broker.runtime.fresh_figures import FreshFigures
+from stratalog.broker.runtime.fresh_figures import LOOKS_A_STEP, FreshFigures
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import TopicImage
@@ -38,10 +38,12 @@ class _Counts(NamedTuple):
     """Offsets that the copy furthest behind lacks of what its leader said to be committed."""
 
 
-def _counted(table: PartitionTable, image: Callable[[], ClusterImage]) -> _Counts:
+def _counted(table: PartitionTable, image: Callable[[], ClusterImage]) -> Generator[None, None, _Counts]:
     led = under = below = exactly = reassigning = offline = lag = 0
     topics = image().topics.by_name
-    for unified in table:
+    for number, unified in enumerate(list(table)):
+        if number % LOOKS_A_STEP == 0:
+            yield
         leader, follower = unified.partition.leader, unified.partition.follower
         offline += unified.partition.directory.offline is not None
         if leader is not None:
@@ -77,7 +79,7 @@ def add_replica_figures(
     image: Callable[[], ClusterImage],
 ) -> None:
     """Show how many partitions are hosted, led, and short of replicas; ``replication`` has the changes of in-sync sets."""
-    counts = FreshFigures(partial(_counted, table, image), clock).get
+    counts = FreshFigures(metrics, partial(_counted, table, image), clock).get
     gauges: dict[str, tuple[str, Callable[[_Counts], int]]] = {
         "partitioncount": ("PartitionCount", lambda one: one.partitions),
         "leadercount": ("LeaderCount", lambda one: one.led),

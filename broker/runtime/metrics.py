@@ -8,11 +8,9 @@ existing dashboards light up. Figures without a name in Kafka begin with ``strat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from stratalog.broker.runtime.families import Family, Kind, Labels, Samples
 
 __all__ = ["ApiMetrics", "Metrics", "NetworkMetrics", "TopicMetrics"]
 
@@ -183,21 +181,16 @@ _NETWORK_TEXTS = {
     "sendfile_bytes": "Bytes of file slices that the kernel sent with sendfile.",
 }
 
-Labels = Mapping[str, str]
-Samples = Callable[[], Iterable[tuple[Labels, float]]]
 
-
-class Metrics(Collector):
+class Metrics:
     """All figures of one broker, and their Prometheus text."""
 
     def __init__(self) -> None:
         self.network = NetworkMetrics()
         self.topics: dict[str, TopicMetrics] = {}
         self.apis: dict[tuple[str, int], ApiMetrics] = {}
-        self._extra: dict[tuple[str, type[CounterMetricFamily | GaugeMetricFamily]], tuple[str, list[Samples]]] = {}
-        self._refreshing: list[Callable[[], None]] = []
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+        self._extra: dict[tuple[str, Kind], tuple[str, list[Samples]]] = {}
+        self._refreshing: list[Callable[[], Iterator[None]]] = []
 
     def topic(self, name: str) -> TopicMetrics:
         """The figures of a topic; they exist from the first call on."""
@@ -217,8 +210,8 @@ class Metrics(Collector):
             metrics = self.apis[name, version] = ApiMetrics(name, version)
         return metrics
 
-    def before_collecting(self, refresh: Callable[[], None]) -> None:
-        """Have figures brought up to date at each scrape."""
+    def before_collecting(self, refresh: Callable[[], Iterator[None]]) -> None:
+        """Have figures brought up to date at each scrape; ``refresh`` yields where it may pause."""
         self._refreshing.append(refresh)
 
     def add_gauge(self, name: str, text: str, samples: Samples) -> None:
@@ -226,71 +219,85 @@ class Metrics(Collector):
 
         A name may be added again, by another server of the same process: values of equal labels are added up.
         """
-        self._extra.setdefault((name, GaugeMetricFamily), (text, []))[1].append(samples)
+        self._extra.setdefault((name, Kind.GAUGE), (text, []))[1].append(samples)
 
     def add_counter(self, name: str, text: str, samples: Samples) -> None:
         """A number that only grows, asked for at each scrape; ``name`` without ``_total``. It may be added again, too."""
-        self._extra.setdefault((name, CounterMetricFamily), (text, []))[1].append(samples)
+        self._extra.setdefault((name, Kind.COUNTER), (text, []))[1].append(samples)
+
+    def exposition(self) -> Iterator[bytes | None]:
+        """The Prometheus text of everything in parts; a None among them is a place for a pause.
+
+        Figures go on changing between the parts.
+        """
+        from stratalog.broker.runtime.exposition import exposition  # noqa: PLC0415 - see there
+
+        return exposition(self._families())
 
     def render(self) -> bytes:
-        """The Prometheus text exposition of everything."""
-        return generate_latest(self._registry)
+        """The whole text at once; it may hold the loop."""
+        return b"".join(part for part in self.exposition() if part)
 
-    def collect(self) -> Iterator[Metric]:
-        """One family after another, as prometheus-client asks for them."""
+    def _families(self) -> Iterator[Family | None]:
+        """One family after another; None for a pause. Figures that were brought up to date come first."""
         for refresh in self._refreshing:
-            refresh()
-        yield from self._collect_topics()
-        yield from self._collect_apis()
+            yield from refresh()
+        for (name, kind), (text, samples) in self._extra.items():
+            rows = _added_up(samples)
+            names = tuple(rows[0][0]) if rows else ()
+            yield Family(
+                kind, name, text, names, [(tuple(labels[each] for each in names), value) for labels, value in rows]
+            )
         for name, text in _NETWORK_TEXTS.items():
-            yield CounterMetricFamily(f"stratalog_network_{name}", text, value=getattr(self.network, name))
-        for (name, family_type), (text, samples) in self._extra.items():
-            yield _family(family_type, name, text, _added_up(samples))
+            yield Family(Kind.COUNTER, f"stratalog_network_{name}", text, (), [((), getattr(self.network, name))])
+        yield from self._topic_families()
+        yield from self._api_families()
 
-    def _collect_topics(self) -> Iterator[Metric]:
+    def _topic_families(self) -> Iterator[Family]:
         topics = list(self.topics.items())
-        for names, family_type in ((_TOPIC_COUNTERS, CounterMetricFamily), (_TOPIC_GAUGES, GaugeMetricFamily)):
+        for names, kind in ((_TOPIC_COUNTERS, Kind.COUNTER), (_TOPIC_GAUGES, Kind.GAUGE)):
             for attribute, kafka in names.items():
-                family = family_type(
+                yield Family(
+                    kind,
                     f"kafka_server_brokertopicmetrics_{kafka.lower()}",
                     f"kafka.server:type=BrokerTopicMetrics,name={kafka}, by topic.",
-                    labels=["topic"],
+                    ("topic",),
+                    (((topic,), getattr(metrics, attribute)) for topic, metrics in topics),
                 )
-                for topic, metrics in topics:
-                    family.add_metric([topic], getattr(metrics, attribute))
-                yield family
 
-    def _collect_apis(self) -> Iterator[Metric]:
-        requests = CounterMetricFamily(
+    def _api_families(self) -> Iterator[Family]:
+        # Versions that were never asked are left out: there are hundreds of them.
+        asked = [metrics for metrics in self.apis.values() if any(metrics.time_buckets)]
+        yield Family(
+            Kind.COUNTER,
             "kafka_network_requestmetrics_requests",
             "kafka.network:type=RequestMetrics,name=RequestsPerSec.",
-            labels=["request", "version"],
+            ("request", "version"),
+            [((metrics.api, str(metrics.version)), metrics.requests) for metrics in asked],
         )
-        errors = CounterMetricFamily(
+        yield Family(
+            Kind.COUNTER,
             "kafka_network_requestmetrics_errors",
             "kafka.network:type=RequestMetrics,name=ErrorsPerSec: requests that failed as a whole.",
-            labels=["request", "version"],
-        )
-        times = HistogramMetricFamily(
-            "kafka_network_requestmetrics_totaltimems",
-            "kafka.network:type=RequestMetrics,name=TotalTimeMs: milliseconds from receipt to answer.",
-            labels=["request"],
+            ("request", "version"),
+            [((one.api, str(one.version)), one.errors) for one in self.apis.values() if one.errors],
         )
         by_name: dict[str, list[ApiMetrics]] = {}
-        for (name, version), metrics in list(self.apis.items()):
-            # Versions that were never asked are left out: there are hundreds of them.
-            if any(metrics.time_buckets):
-                by_name.setdefault(name, []).append(metrics)
-                requests.add_metric([name, str(version)], metrics.requests)
-            if metrics.errors:
-                errors.add_metric([name, str(version)], metrics.errors)
-        for name, versions in by_name.items():
-            counts = [sum(column) for column in zip(*(metrics.time_buckets for metrics in versions), strict=True)]
-            total_ms = sum(metrics.time_us for metrics in versions) / 1000
-            times.add_metric([name], buckets=_cumulative(counts), sum_value=total_ms)
-        yield requests
-        yield errors
-        yield times
+        for metrics in asked:
+            by_name.setdefault(metrics.api, []).append(metrics)
+        yield Family(
+            Kind.HISTOGRAM,
+            "kafka_network_requestmetrics_totaltimems",
+            "kafka.network:type=RequestMetrics,name=TotalTimeMs: milliseconds from receipt to answer.",
+            ("request",),
+            [((name,), _times(versions)) for name, versions in by_name.items()],
+        )
+
+
+def _times(versions: list[ApiMetrics]) -> tuple[list[tuple[str, float]], float]:
+    """The buckets of all versions of an API together, and the sum in milliseconds."""
+    counts = [sum(column) for column in zip(*(metrics.time_buckets for metrics in versions), strict=True)]
+    return _cumulative(counts), sum(metrics.time_us for metrics in versions) / 1000
 
 
 def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
@@ -314,16 +321,3 @@ def _added_up(samples: Iterable[Samples]) -> list[tuple[Labels, float]]:
         key = tuple(labels.items())
         rows[key] = rows.get(key, 0) + value
     return [(dict(key), value) for key, value in rows.items()]
-
-
-def _family(
-    family_type: type[CounterMetricFamily | GaugeMetricFamily],
-    name: str,
-    text: str,
-    rows: list[tuple[Labels, float]],
-) -> Metric:
-    names = list(rows[0][0]) if rows else []
-    family = family_type(name, text, labels=names)
-    for labels, value in rows:
-        family.add_metric([labels[label] for label in names], value)
-    return family

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from bench.cells.loop_turns import LoopTurns, longest_turn
+from bench.cells.loop_turns import LONG_PATHS, LoopTurns, fill, longest_turn, longest_turn_of_page
 from bench.worst.requests import ELEMENTS, Worst, worst_requests
 from stratalog.broker.embedded import EmbeddedBroker, LoopThread
 from stratalog.client.link import BrokerLink
@@ -76,6 +76,38 @@ def test_no_turn_is_long(measured, worst: Worst):
         gc.unfreeze()
     assert size > 100_000
     assert longest_ms < TURN_MS_MAX
+
+
+PAGE_TOPICS = 2_000
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A broker with 2,000 topics whose turns are timed."""
+    thread = LoopThread()
+    turns = LoopTurns()
+    turns.watch(thread)
+    broker = EmbeddedBroker(str(tmp_path_factory.mktemp("filled")), thread).start()
+    with BrokerLink("127.0.0.1", broker.port, timeout_seconds=60) as link:
+        fill(link, PAGE_TOPICS)
+    yield turns, broker
+    broker.discard()
+    thread.close()
+
+
+@pytest.mark.story
+@pytest.mark.parametrize("path", LONG_PATHS)
+def test_no_turn_is_long_for_the_http_port(filled, path):
+    """A scrape of 2,000 topics was one turn of 200 ms, in which no record was written or read."""
+    turns, broker = filled
+    gc.collect()
+    gc.freeze()
+    try:
+        longest_ms, size = min(longest_turn_of_page(broker, turns, path) for _ in range(3))
+    finally:
+        gc.unfreeze()
+    assert size > (100_000 if path in {"/metrics", "/tier/status", "/v1/tier"} else 1)
+    assert longest_ms < GUARDED_TURN_MS_MAX
 
 
 RULE_COUNT = 60_000

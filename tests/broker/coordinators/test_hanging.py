@@ -7,6 +7,7 @@ import pytest
 
 from stratalog.broker.coordinators import hanging
 from stratalog.broker.coordinators.hanging import HangingTransactions
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.hot.state.producer_state import EndMarker, ProducerStateManager
 from stratalog.metadata.transactions.events import Retire, TransactionSettings
 from stratalog.metadata.transactions.shard import TransactionShard
@@ -138,7 +139,7 @@ async def test_a_transaction_that_another_log_shows_as_ended_stays_open_and_is_r
     bench.parts[1].log.producer_state.apply_marker(EndMarker(7, 4, 0, 0, True), 50)
     await bench.judge(0)
     assert (bench.writes, bench.judged) == ([], [0])
-    (sentence,) = bench.made.problems()
+    (sentence,) = to_the_end(bench.made.problems())
     assert "stratalog transaction abort t --partition 0 --start-offset 9" in sentence
 
 
@@ -147,7 +148,7 @@ async def test_a_transaction_that_the_coordinator_ends_is_waited_for(bench):
     bench.know(7, Status.ONGOING, partitions=[0])
     bench.write(0, 7)
     await bench.judge(0)
-    assert (bench.writes, bench.judged, bench.made.problems()) == ([], [], [])
+    assert (bench.writes, bench.judged, to_the_end(bench.made.problems())) == ([], [], [])
     bench.parts[0].log.producer_state.apply_marker(EndMarker(7, 3, 0, 0, False), 50)
     await bench.pause()
     assert bench.judged == [0]
@@ -177,7 +178,7 @@ async def test_judging_waits_while_part_of_the_coordinators_log_is_not_read(benc
     missing = bench.shards.pop()
     bench.write(0, 7)
     await bench.judge(0)
-    assert (bench.writes, bench.judged, bench.made.problems()) == ([], [], [])
+    assert (bench.writes, bench.judged, to_the_end(bench.made.problems())) == ([], [], [])
     bench.shards.append(missing)
     await bench.pause()
     assert len(bench.writes) == 1
@@ -222,7 +223,7 @@ async def test_an_unknown_producer_of_a_time_that_the_coordinators_log_covers_is
     bench.write(0, 7)
     await bench.judge(0)
     assert (bench.writes, bench.judged) == ([], [0])
-    assert len(bench.made.hanging()) == 1
+    assert len(to_the_end(bench.made.hanging())) == 1
 
 
 async def test_reports_come_by_partition_and_offset_also_if_logs_were_opened_in_another_order(bench):
@@ -234,7 +235,10 @@ async def test_reports_come_by_partition_and_offset_also_if_logs_were_opened_in_
     bench.parts.reverse()
     for part in (0, 1):
         bench.write(part, 7 + 2 * part)
-    assert [one.partition for one in bench.made.hanging()] == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert [one.partition for one in to_the_end(bench.made.hanging())] == [
+        TopicPartition("t", 0),
+        TopicPartition("t", 1),
+    ]
 
 
 @pytest.fixture
@@ -253,7 +257,7 @@ async def test_a_transaction_that_another_broker_may_coordinate_is_not_ended(sev
     await several.judge(0)
     assert (several.writes, several.judged) == ([], [0])
     assert "this broker's coordinator does not know the open transaction of producer 7" in caplog.text
-    assert [one.producer_id for one in several.made.hanging()] == [7]
+    assert [one.producer_id for one in to_the_end(several.made.hanging())] == [7]
 
 
 async def test_the_word_of_the_coordinator_here_holds_in_a_cluster_too(several):

@@ -37,7 +37,7 @@ class Site:
 
 
 @pytest.fixture
-async def site():
+async def site(slices):
     """With ten connections in all and four from one address, and a stream that does not end by itself."""
     hold = asyncio.Event()
 
@@ -52,7 +52,7 @@ async def site():
         return web.Response(text=str(len(await request.read())))
 
     def make():
-        return HttpServer(Metrics(), list, {"/stream": stream, "POST /take": take})
+        return HttpServer(Metrics(), list, {"/stream": stream, "POST /take": take}, slices=slices)
 
     http = HttpListener(make, pytest.fail, HttpLimits(connections_max=10, per_host_max=4))
     address = await http.bind("127.0.0.1", 0)
@@ -154,13 +154,13 @@ async def test_streams_do_not_make_room_and_other_addresses_have_theirs(site):
         writer.close()
 
 
-async def test_an_answer_that_is_not_taken_has_its_time(until):
+async def test_an_answer_that_is_not_taken_has_its_time(until, slices):
     """The client asks for much, and reads none of it."""
 
     async def much(_request):
         return web.Response(body=bytes(30 << 20))
 
-    http = HttpListener(lambda: HttpServer(Metrics(), list, {"/much": much}), pytest.fail)
+    http = HttpListener(lambda: HttpServer(Metrics(), list, {"/much": much}, slices=slices), pytest.fail)
     site = Site(http, await http.bind("127.0.0.1", 0))
     http.serve()
     await http.opened()

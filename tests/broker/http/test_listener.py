@@ -18,11 +18,11 @@ async def get(address, path):
 
 
 @pytest.fixture
-async def listener():
+async def listener(slices):
     """A function that makes a listener, closed afterwards."""
     made = []
 
-    def make(server=lambda: HttpServer(Metrics(), list), failed=pytest.fail):
+    def make(server=lambda: HttpServer(Metrics(), list, slices=slices), failed=pytest.fail):
         made.append(HttpListener(server, failed))
         return made[-1]
 

@@ -8,7 +8,9 @@ import pytest
 from stratalog.broker.http.missing_problems import add_missing_metrics, missing_problems
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.recovery_report import missing_sentence
+from stratalog.broker.runtime.clock import SystemClock
 from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.hot.recovery.missing import MissingRange
 from stratalog.wire.topic import TopicPartition
 
@@ -44,7 +46,7 @@ def test_a_sentence_names_the_missing_range_its_holder_and_the_remedy(remote_end
     table, metrics = PartitionTable(), Metrics()
     table.add(unified)
     table.add_unopened("u", b"u" * 16, 0, "u-0 is closed")
-    add_missing_metrics(metrics, table)
+    add_missing_metrics(metrics, table, SystemClock())
     text = metrics.render().decode()
     assert f'stratalog_missing_offsets{{kind="archived"}} {counts[0]}' in text
     assert f'stratalog_missing_offsets{{kind="lost"}} {counts[1]}' in text
@@ -53,6 +55,6 @@ def test_a_sentence_names_the_missing_range_its_holder_and_the_remedy(remote_end
 
 def test_a_disk_with_many_holes_does_not_fill_the_answer():
     """The first few are listed, and how many more there are."""
-    problems = missing_problems([led(500, [MISSING] * 50)])
+    problems = to_the_end(missing_problems([led(500, [MISSING] * 50)]))
     assert len(problems) == 21
     assert problems[-1] == "and 30 more like the last"

@@ -13,9 +13,9 @@ from stratalog.broker.runtime.metrics import Metrics
 
 
 @pytest.fixture
-async def get():
+async def get(slices):
     """Get a path of a running server."""
-    server = HttpListener(lambda: HttpServer(Metrics(), list, page_routes()), pytest.fail)
+    server = HttpListener(lambda: HttpServer(Metrics(), list, page_routes(), slices=slices), pytest.fail)
     host, port = await server.bind("127.0.0.1", 0)
     server.serve()
     async with aiohttp.ClientSession(f"http://{host}:{port}") as session:

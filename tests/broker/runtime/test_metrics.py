@@ -116,6 +116,7 @@ def test_figures_are_brought_up_to_date_at_each_scrape(metrics):
 
     def refresh():
         metrics.topic("t").remote_log_size_bytes += 5
+        yield
 
     metrics.before_collecting(refresh)
     for size_bytes in (5, 10):
