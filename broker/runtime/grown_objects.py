@@ -8,6 +8,10 @@ happens right after a full collection, when nothing is garbage; the collection i
 Other objects that live in that moment are frozen with them. Objects in cycles, a connection for instance, then stay in
 memory when they end. So only a new highest number counts, not each object that is added: who adds and removes
 rules again and again has nothing frozen.
+
+What is counted has more objects than are counted: the indexes of a log after its first write, the figures of an archive after
+the first scrape. So what a full collection has found alive is frozen as well, if it is many objects, and as long as no more
+were frozen in all than such things may have. That bounds what stays in memory in vain.
 """
 
 from __future__ import annotations
@@ -22,6 +26,10 @@ GROWN_OBJECTS: Final = 10_000
 """So many objects more than ever before are frozen; a full collection looks at them in some 2 ms."""
 _AT_ONCE: Final = 100_000
 """So many objects have come at once, with an image perhaps: no collection looks at them before they are frozen."""
+_FOR_EACH: Final = 3
+"""So many objects may be frozen for each that is counted. A log has 60 at its creation, and 160 when it is written, archived
+and shown on the page.
+"""
 _YOUNG, _OLDEST = 1, 2
 """The generations of a collection of what is not old, and of a full one."""
 
@@ -37,6 +45,8 @@ class GrownObjects:
         self._count = count
         self._later = later
         self._most = count()
+        self._frozen = 0
+        """Objects that were frozen here; some have ended since."""
         self._is_due = self._is_closed = False
         gc.callbacks.append(self._collected)
 
@@ -50,12 +60,20 @@ class GrownObjects:
             return
         count = self._count()
         if count - self._most < GROWN_OBJECTS:
-            return
-        if details["generation"] == _OLDEST:
+            if details["generation"] == _OLDEST:
+                self._freeze_uncounted(count)
+        elif details["generation"] == _OLDEST:
             self._freeze(count)
         else:
             self._is_due = True
             self._later(self._collect)
+
+    def _freeze_uncounted(self, count: int) -> None:
+        """Freeze what this collection has left, if it is much and not too much for what is counted."""
+        alive = len(gc.get_objects(_OLDEST))
+        if alive >= GROWN_OBJECTS and self._frozen + alive <= _FOR_EACH * count:
+            self._frozen += alive
+            gc.freeze()
 
     def _collect(self) -> None:
         if self._is_closed:
@@ -66,5 +84,6 @@ class GrownObjects:
         self._is_due = False
 
     def _freeze(self, count: int) -> None:
+        self._frozen += max(count - self._most, 0)
         self._most = max(self._most, count)
         gc.freeze()

@@ -110,6 +110,22 @@ def test_rules_that_come_and_go_freeze_nothing(held):
 
 
 @pytest.mark.story
+@pytest.mark.usefixtures("grown")
+def test_what_is_not_counted_is_frozen_up_to_a_bound(held):
+    """Indexes of logs that exist since the start; but not what has come and gone again and again."""
+    held.count = GROWN_OBJECTS
+    frozen = []
+    for _ in range(5):
+        kept = [[number] for number in range(GROWN_OBJECTS)]
+        before = gc.get_freeze_count()
+        gc.collect()
+        frozen.append(gc.get_freeze_count() >= before + len(kept))
+    assert frozen[0]
+    assert 1 <= sum(frozen) <= 3
+    assert frozen == sorted(frozen, reverse=True)
+
+
+@pytest.mark.story
 def test_a_full_collection_does_not_look_at_the_rules(held, grown):
     """It took ten times as long with these rules, and takes as long as without."""
     alone = collection_seconds()
