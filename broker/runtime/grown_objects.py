@@ -9,9 +9,9 @@ Other objects that live in that moment are frozen with them. Objects in cycles, 
 memory when they end. So only a new highest number counts, not each object that is added: who adds and removes
 rules again and again has nothing frozen.
 
-What is counted has more objects than are counted: the indexes of a log after its first write, the figures of an archive after
-the first scrape. So what a full collection has found alive is frozen as well, if it is many objects, and as long as no more
-were frozen in all than such things may have. That bounds what stays in memory in vain.
+A log gets more objects than are counted: indexes at its first write, figures of its archive at the first scrape. So the
+survivors of any full collection are frozen as well, if they are many, and as long as no more were frozen in all than the
+counted things may have. That bounds the memory that stays in vain.
 """
 
 from __future__ import annotations

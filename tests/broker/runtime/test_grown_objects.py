@@ -111,7 +111,7 @@ def test_rules_that_come_and_go_freeze_nothing(held):
 
 @pytest.mark.story
 @pytest.mark.usefixtures("grown")
-def test_what_is_not_counted_is_frozen_up_to_a_bound(held):
+def test_objects_that_are_not_counted_are_frozen_up_to_a_bound(held):
     """Indexes of logs that exist since the start; but not what has come and gone again and again."""
     held.count = GROWN_OBJECTS
     frozen = []
