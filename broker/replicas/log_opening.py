@@ -19,7 +19,7 @@ from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.recovery_report import RecoveryReport
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
-from stratalog.hot.gone_logs import begun, note_lost
+from stratalog.hot.gone_logs import begun, has_lost, note_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
@@ -131,6 +131,8 @@ class LogOpening:
             return None
         led = Led.OPENED
         if not directories.holding(name):
+            if not others_have_it:
+                self._report_lost(name, placed_in, directory)
             led = Led.CREATED if self._started and topic_id not in self._lost else Led.LOST
         try:
             log_ = directory.files.open_log(
@@ -234,6 +236,25 @@ class LogOpening:
             f"its log is gone from {where}, and is copied again when another replica leads: an empty log in its place would "
             "have the others drop what they have. If none leads, restore the files, or elect one of the others uncleanly; if the "
             "logs of all are gone, make this directory by hand, and restart"
+        )
+
+    def _report_lost(self, name: TopicPartition, placed_in: Uuid, directory: Directory) -> None:
+        """Say that the only log of a partition begins anew although it was here: its disk was replaced, or its files removed."""
+        lost_by = self._directories.that_lost(name, placed_in)
+        if placed_in == UNASSIGNED:  # as all logs of a node of its own
+            lost_by = next((one for one in self._directories.online if has_lost(one.files, name)), None)
+        if lost_by is not None:
+            lay_in = lost_by.path
+        elif is_reserved(placed_in) or placed_in in {one.directory_id for one in self._directories.all}:
+            return
+        else:
+            lay_in = f"the directory {uuid_text(placed_in)}, which is none of this broker's"
+        log.error(
+            "%s: its log is gone from %s, and no other broker has one: it begins anew in %s, after the end of its archive if it "
+            "has one. If the files can be restored, stop this broker and put them back before clients write",
+            name,
+            lay_in,
+            directory.path,
         )
 
     def forget_gone(self, topic: str, number: int | None = None) -> None:

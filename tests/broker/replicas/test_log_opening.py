@@ -172,8 +172,10 @@ def test_a_replica_that_counts_is_not_begun_anew_for_one_on_another_disk(broker,
         return opening.open(name, b"n" * 16, config, leader_epoch_max=1, placed_in=placed_in, is_counted_on=counts)
 
     assert (broker.run(open_new) is not None) is opens
+    is_elsewhere = placed_in == b"?" * 16
+    assert ("its log is gone" in caplog.text) is (is_elsewhere and opens)
+    assert (f"directory {uuid_text(b'?' * 16)}, which is none of this broker's" in caplog.text) is is_elsewhere
     if not opens:
-        assert f"it lies in directory {uuid_text(b'?' * 16)}, which is none of this broker's" in caplog.text
         assert node.directories.holding(TopicPartition("new", 0)) == []
 
 
@@ -222,6 +224,37 @@ def test_a_start_forgets_logs_that_lie_on_other_brokers_and_no_others(broker):
     broker.run(broker.node.hosted.started)
     assert directory.files.gone == {here}
     assert elsewhere not in directory.files.recovery_points
+
+
+def test_an_only_log_that_is_gone_does_not_begin_anew_without_a_word(broker, caplog):
+    """The records are lost: the operator is the first to know, not the last. A new topic is no such log."""
+    broker.create("t")
+    broker.produce("t", b"v")
+    assert "its log is gone" not in caplog.text
+    broker.stop()
+    shutil.rmtree(Path(broker.directory, "data", "t-0"))
+    broker.start()
+    assert broker.values("t") == []
+    (told,) = [one.getMessage() for one in caplog.records if "its log is gone" in one.getMessage()]
+    assert told.startswith(f"t-0: its log is gone from {broker.directory}/data, and no other broker has one")
+
+
+def test_an_empty_disk_in_the_place_of_another_is_noticed(start_node, tmp_path, caplog):
+    """By each log that was on it. A directory that is new, and took nothing's place, is not."""
+    directories = f"{tmp_path}/a,{tmp_path}/b"
+    node = start_node(log_dirs=directories)
+    node.create("t", 4)
+    node.stop()
+    node = start_node(log_dirs=f"{directories},{tmp_path}/c")
+    assert "its log is gone" not in caplog.text
+    node.stop()
+    Path(tmp_path, "b").rename(tmp_path / "dead")
+    node = start_node(log_dirs=f"{directories},{tmp_path}/c")
+    told = [one.getMessage() for one in caplog.records if "its log is gone" in one.getMessage()]
+    gone = {path.name for path in (tmp_path / "dead").glob("t-*")}
+    assert gone
+    assert {one.split(":")[0] for one in told} == gone
+    assert all(f"{tmp_path}/b" in one for one in told)
 
 
 def test_a_log_of_a_deleted_topic_is_not_missed(broker):
