@@ -1,19 +1,23 @@
-"""Whether other nodes may join one whose settings name only itself.
+"""Whether a node whose settings name no second server has peers all the same.
 
 A process that is broker and controller and names no other node is a cluster by itself, and needs no listener of a controller:
 it begins with an empty directory. Brokers and further controllers may join if its directory was formatted as that of a
-voter, as Kafka's documentation has it (``format --standalone``), and if it has a controller's listener.
+voter, as Kafka's documentation has it (``format --standalone``), and if it has a controller's listener. One whose only
+server is another node joins that one.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.settings.listeners import SecurityProtocol
+from stratalog.broker.settings.roles import EVERY_INTERFACE
 from stratalog.metadata.formatting.node_format import BOOTSTRAP_SNAPSHOT
 from stratalog.metadata.quorum.bootstrap import BOOTSTRAP_CHECKPOINT
 from stratalog.metadata.quorum.quorum_state import FILE_NAME, parse_quorum_state
@@ -24,11 +28,17 @@ __all__ = ["joinable"]
 
 log = logging.getLogger(__name__)
 
+_OF_THIS_HOST = ("localhost", "127.0.0.1", "::1")
 
-def joinable(config: BrokerConfig) -> BrokerConfig:
-    """The settings of a node, which has peers if others may join it; a warning says why they cannot."""
+
+def joinable(config: BrokerConfig, host_name: Callable[[], str] = socket.gethostname) -> BrokerConfig:
+    """The settings of a node, which has peers if it joins others or others may join it; a warning says why they cannot."""
     roles = config.roles
-    if roles.has_peers or not config.controller_listeners or not _is_formatted_voter(config):
+    if roles.has_peers or not config.controller_listeners:
+        return config
+    if _names_another(config, host_name):
+        return replace(config, roles=replace(roles, is_joinable=True))
+    if not _is_formatted_voter(config):
         return config
     found = replace(config, roles=replace(roles, is_joinable=True))
     names = tuple(one.name for one in (*config.listeners, *config.controller_listeners))
@@ -45,6 +55,26 @@ def joinable(config: BrokerConfig) -> BrokerConfig:
         return found
     log.warning("no other node can join this one, which was formatted as a voter: %s", "; ".join(problems))
     return config
+
+
+def _names_another(config: BrokerConfig, host_name: Callable[[], str]) -> bool:
+    """Whether the only server of the quorum is not this node.
+
+    A server at a port of this node may be the node itself, by another of its names: it is if its listener is on every
+    interface and is not advertised, and the server has the name of this host, with or without a domain.
+    """
+    servers = config.roles.quorum.bootstrap_servers
+    bound = {one.port: one.host for one in config.controller_listeners}
+    if not servers or 0 in bound:
+        return False
+    server, told = servers[0], {(one.host, one.port) for one in config.told_controller_listeners}
+    if (server.host, server.port) in told or bound.get(server.port) == server.host:
+        return False
+    if bound.get(server.port) not in EVERY_INTERFACE:
+        return True
+    advertised = {host for host, port in told if port == server.port} - {"localhost"}
+    names = {*_OF_THIS_HOST, host_name().partition(".")[0]}
+    return bool(advertised) or (server.host.partition(".")[0] not in names and server.host not in names)
 
 
 def _is_formatted_voter(config: BrokerConfig) -> bool:

@@ -20,9 +20,9 @@ from stratalog.broker.settings.listeners import (
 )
 from stratalog.metadata.settings.cluster_roles import ClusterRoles, ListenerNames
 
-__all__ = ["NodeListeners", "controller_address", "node_listeners", "told_controllers"]
+__all__ = ["EVERY_INTERFACE", "NodeListeners", "controller_address", "node_listeners", "told_controllers"]
 
-_EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
+EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
 class NodeListeners(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ def told_controllers(node: ClusterRoles, listeners: NodeListeners) -> tuple[List
         one = named.get(name) or bound.get(name)
         if one is None:
             continue
-        if one.host in _EVERY_INTERFACE:
+        if one.host in EVERY_INTERFACE:
             host, port = ("localhost", one.port) if mine is None else (mine.host, mine.port)
             one = replace(one, host=host, port=port)
         told.append(one)

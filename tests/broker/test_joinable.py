@@ -29,7 +29,8 @@ def node(tmp_path):
             "controller.listener.names=CONTROLLER",
             *assignments,
         ]
-        return joinable(load_config(assignments=given, environment={}, host_name="a")).roles.has_peers
+        config = load_config(assignments=given, environment={}, host_name="a")
+        return joinable(config, lambda: "a.internal").roles.has_peers
 
     return made
 
@@ -50,6 +51,33 @@ def node(tmp_path):
 def test_a_voters_directory_lets_others_join(node, quorum, file, content, may_join):
     """An empty directory, or one that a cluster of one has begun, is that of a cluster by itself."""
     assert node(LISTENERS, quorum, file=file, content=content) is may_join
+
+
+ANY = "listeners=PLAINTEXT://:9092,CONTROLLER://:9093"
+ADVERTISED = "advertised.listeners=PLAINTEXT://a:9092,CONTROLLER://a:9093"
+
+
+@pytest.mark.parametrize(
+    ("listeners", "server", "has_peers"),
+    [
+        (LISTENERS, "a:9093", False),
+        (LISTENERS, "b:9093", True),
+        (LISTENERS, "a:9094", True),
+        ("listeners=PLAINTEXT://a:9092,CONTROLLER://a:0", "b:9093", False),
+        (ANY, "localhost:9093", False),
+        (ANY, "127.0.0.1:9093", False),
+        (ANY, "a:9093", False),
+        (ANY, "a.example.com:9093", False),
+        (ANY, "b:9093", True),
+        (ANY, "10.0.0.2:9093", True),
+        (ANY, "a:9095", True),
+        (f"{ANY} {ADVERTISED}", "a:9093", False),
+        (f"{ANY} {ADVERTISED}", "b:9093", True),
+    ],
+)
+def test_a_node_whose_only_server_is_another_joins_that_one(node, listeners, server, has_peers):
+    """It is no cluster by itself: it waited for itself, without a word, or began a second cluster."""
+    assert node(*listeners.split(), f"controller.quorum.bootstrap.servers={server}") is has_peers
 
 
 def test_without_a_controllers_listener_no_node_can_join(node):
