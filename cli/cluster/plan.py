@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from msgspec import Struct
@@ -19,7 +19,7 @@ from stratalog.metadata.balancing.replica_planner import Placed, plan_moves
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["Plan", "make_plan", "partitions_of", "plan_document", "write_plan"]
+__all__ = ["Factor", "Plan", "make_plan", "partitions_of", "plan_document", "write_plan"]
 
 LISTED_MAX = 20
 COLUMNS = {
@@ -53,7 +53,21 @@ class Plan(Struct, frozen=True):
         return {**self.present, **{move.partition: move.target for move in self.moves}}
 
 
-def make_plan(client: Client, *, leaving: Collection[int], only: Collection[int] | None, spread: bool) -> Plan:
+class Factor(NamedTuple):
+    """How many replicas the partitions of these topics have in the end; of all topics if none is named."""
+
+    replicas: int
+    topics: tuple[str, ...] = ()
+
+
+def make_plan(
+    client: Client,
+    *,
+    leaving: Collection[int],
+    only: Collection[int] | None,
+    spread: bool,
+    factor: Factor | None = None,
+) -> Plan:
     """Plan for the cluster as it is now; with ``only``, all other brokers leave. Raises `KafkaError`, `NotFoundError`, `Invalid`."""
     cluster = describe_cluster(client)
     topics = client.refresh()
@@ -72,7 +86,8 @@ def make_plan(client: Client, *, leaving: Collection[int], only: Collection[int]
     sizes, unknown = copy_sizes(client, topics)
     placed = {one: Placed(replicas, sizes.get(one, CopySize(0)).from_peer) for one, replicas in present.items()}
     racks = {broker: registered[broker].rack if broker in registered else None for broker in {*registered, *holding}}
-    targets = plan_moves(placed, racks, receivers=receivers, leaving=leaving, spread=spread)
+    factors = {} if factor is None else _factors(factor, parts)
+    targets = plan_moves(placed, racks, receivers=receivers, leaving=leaving, spread=spread, factors=factors)
     moves = []
     for one, target in sorted(targets.items()):
         adding = running[one].adding if one in running else ()
@@ -88,6 +103,12 @@ def make_plan(client: Client, *, leaving: Collection[int], only: Collection[int]
         frozenset(move.partition for move in moves if move.adding and move.partition in unknown),
         running,
     )
+
+
+def _factors(factor: Factor, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    for name in sorted(set(factor.topics).difference(one.topic for one in partitions)):
+        raise NotFoundError(f"topic {name!r} does not exist")
+    return {one: factor.replicas for one in partitions if not factor.topics or one.topic in factor.topics}
 
 
 def partitions_of(topics: Sequence[Topic]) -> dict[TopicPartition, Any]:

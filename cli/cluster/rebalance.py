@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from stratalog.cli.cluster.plan import LISTED_MAX, Plan, make_plan, plan_document, write_plan
+from stratalog.cli.cluster.plan import LISTED_MAX, Factor, Plan, make_plan, plan_document, write_plan
 from stratalog.cli.cluster.run import Outcome, Run
 from stratalog.cli.command import broker_options, command
 from stratalog.cli.output import ExitCode, json_option, note, reports_errors, write_json
@@ -52,15 +52,22 @@ def _ids(_context: click.Context, parameter: click.Parameter, text: str | None) 
     stratalog cluster rebalance --dry-run
     stratalog cluster rebalance --execute --throttle 50MiB
     stratalog cluster rebalance --brokers 1,2,3 --dry-run --json
+    stratalog cluster rebalance --replication-factor 3 --topic orders --execute
     """,
 )
 @click.option("--brokers", callback=_ids, metavar="ID,...",
               help="The brokers that hold all replicas in the end; the others are emptied. All if not given.")  # fmt: skip
+@click.option("-r", "--replication-factor", type=click.IntRange(min=1), metavar="COUNT",
+              help="How many replicas each partition has in the end; as many as now if not given.")  # fmt: skip
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC",
+              help="With --replication-factor: only of this topic; may be repeated.")  # fmt: skip
 @_plan_options
 @json_option
 @broker_options
 @reports_errors
-def rebalance(*, brokers: set[int] | None, **options: Any) -> None:
+def rebalance(
+    *, brokers: set[int] | None, replication_factor: int | None, topics: tuple[str, ...], **options: Any
+) -> None:
     """Spread replicas and leaders evenly over brokers, each partition over as many racks as it can be.
 
     As few bytes are copied as possible: the smallest partitions move, and the count of replicas is evened out, not their
@@ -68,10 +75,15 @@ def rebalance(*, brokers: set[int] | None, **options: Any) -> None:
     Replicas are added before others go, and a partition waits while its move would leave fewer than min.insync.replicas in
     sync.
 
+    With --replication-factor partitions get more replicas, or fewer: topics of a cluster that has grown, for instance.
+
     Ctrl-C ends the command: moves that have begun go on, and the throttle stays. The same command goes on from there, and
     removes it. Exit code 4: partitions wait for replicas to come in sync; stderr names them.
     """
-    _carry_out(spread=True, leaving=(), only=brokers, **options)
+    if topics and replication_factor is None:
+        raise click.UsageError("--topic says for which topics --replication-factor holds: give that, too.")
+    factor = None if replication_factor is None else Factor(replication_factor, topics)
+    _carry_out(spread=True, leaving=(), only=brokers, factor=factor, **options)
 
 
 @command(
@@ -93,7 +105,7 @@ def decommission(*, nodes: tuple[int, ...], **options: Any) -> None:
     through, stop the broker before new topics are placed on it, and unregister it: kafka-cluster.sh unregister --id NODE.
     The rest is as with rebalance, which evens out what this leaves uneven.
     """
-    _carry_out(spread=False, leaving=nodes, only=None, **options)
+    _carry_out(spread=False, leaving=nodes, only=None, factor=None, **options)
 
 
 def _carry_out(
@@ -101,6 +113,7 @@ def _carry_out(
     spread: bool,
     leaving: Sequence[int],
     only: set[int] | None,
+    factor: Factor | None,
     dry_run: bool,
     execute: bool,
     throttle: int | None,
@@ -114,7 +127,7 @@ def _carry_out(
     if throttle is not None and throttle < 1:
         raise click.UsageError("--throttle: at least 1 byte a second has to pass.")
     with Client(bootstrap, timeout_seconds) as client:
-        plan = make_plan(client, leaving=leaving, only=only, spread=spread)
+        plan = make_plan(client, leaving=leaving, only=only, spread=spread, factor=factor)
         if as_json:
             write_json({"plan": plan_document(plan, throttle)})
         else:

@@ -35,14 +35,18 @@ def plan_moves(
     receivers: Collection[int],
     leaving: Collection[int] = (),
     spread: bool = True,
+    factors: Mapping[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """The new replicas of each partition that changes, the preferred leader first.
 
     ``racks`` has all brokers. Only ``receivers`` get replicas; brokers that neither receive nor leave keep what they have.
-    Without ``spread`` nothing moves but what is on brokers that leave. Raises `Invalid` where ``receivers`` are too few.
+    ``factors`` says how many replicas partitions have in the end; the others have as many as now. Without ``spread`` no other
+    moves but what is on brokers that leave. Raises `Invalid` where ``receivers`` are too few.
     """
     placing = _Placing(partitions, racks, receivers, leaving)
+    placing.narrow(factors or {})
     placing.empty()
+    placing.widen(factors or {})
     if spread:
         placing.part_racks()
         placing.even()
@@ -77,6 +81,38 @@ class _Placing:
             held.sort()
         self._passed: dict[int, dict[int, _Sized]] = {broker: {} for broker in self._receivers}
         """Source -> target -> those that are held before this one may not go there."""
+
+    def narrow(self, factors: Mapping[TopicPartition, int]) -> None:
+        """Take replicas away: from brokers that leave, from racks with several, from brokers with many; the leader stays."""
+        for one, factor in sorted(factors.items()):
+            while len(self.replicas[one]) > max(factor, 1):
+                replicas = self.replicas[one]
+                taken = Counter(self._racks.get(broker) for broker in replicas)
+                gone = max(
+                    replicas,
+                    key=lambda broker: (
+                        broker in self._leaving,
+                        broker != replicas[0],
+                        taken[self._racks.get(broker)],
+                        self._counts[broker],
+                        broker,
+                    ),
+                )
+                self.replicas[one] = tuple(broker for broker in replicas if broker != gone)
+                if gone in self._held:
+                    self._release(one, gone)
+
+    def widen(self, factors: Mapping[TopicPartition, int]) -> None:
+        """Add replicas, each to the best broker for it."""
+        for one, factor in sorted(factors.items()):
+            while len(self.replicas[one]) < factor:
+                target = self._best(one)
+                if target is None:
+                    raise Invalid(
+                        f"{one} cannot have {factor} replicas: there are {len(self._receivers)} brokers to hold them"
+                    )
+                self.replicas[one] = (*self.replicas[one], target)
+                self._take(one, target)
 
     def empty(self) -> None:
         """Move all replicas off the brokers that leave."""
@@ -155,11 +191,17 @@ class _Placing:
 
     def _move(self, one: TopicPartition, source: int, target: int) -> None:
         self.replicas[one] = tuple(target if broker == source else broker for broker in self.replicas[one])
-        sized = (self._present[one].copy_bytes, one)
         if source in self._held:
-            self._counts[source] -= 1
-            held = self._held[source]
-            del held[bisect_left(held, sized)]
+            self._release(one, source)
+        self._take(one, target)
+
+    def _release(self, one: TopicPartition, source: int) -> None:
+        self._counts[source] -= 1
+        held = self._held[source]
+        del held[bisect_left(held, (self._present[one].copy_bytes, one))]
+
+    def _take(self, one: TopicPartition, target: int) -> None:
+        sized = (self._present[one].copy_bytes, one)
         self._counts[target] += 1
         insort(self._held[target], sized)
         for broker in self.replicas[one]:  # what it may do now is not known any more

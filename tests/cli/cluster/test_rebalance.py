@@ -51,6 +51,15 @@ class Cluster:
             assert all(set(part.in_sync) == set(part.replicas) for part in parts)
             return Counter(one for part in parts for one in part.replicas), Counter(part.leader for part in parts)
 
+    def replicas(self):
+        """How many in-sync replicas the partitions of each topic have."""
+        counts = {}
+        with Client(self.bootstrap) as client:
+            for topic in client.refresh():
+                counts[topic.name] = {len(part.in_sync) for part in topic.partitions}
+                assert all(set(part.in_sync) == set(part.replicas) for part in topic.partitions)
+        return counts
+
     def make(self, name, partitions, replicas):
         """A topic that all brokers know."""
         with Client(self.bootstrap) as client:
@@ -127,9 +136,24 @@ def test_with_brokers_given_all_others_are_emptied(cluster):
     assert set(cluster.counts()[0]) == set(BROKERS)
 
 
+@pytest.mark.story
+def test_partitions_get_more_replicas_and_fewer(cluster):
+    """Those of the named topics, or all. More replicas than there are brokers are refused."""
+    cluster.make("u", 3, 1)
+    cluster.run("rebalance", "--replication-factor", "3", "--topic", "u", "--execute")
+    assert cluster.replicas() == {"t": {2}, "u": {3}}
+    cluster.run("rebalance", "--replication-factor", "1", "--execute")
+    assert cluster.replicas() == {"t": {1}, "u": {1}}
+    refused = cluster.run("rebalance", "-r", "5", "--dry-run", code=2).stderr
+    assert "t-0 cannot have 5 replicas: there are 4 brokers to hold them" in refused
+    assert "topic 'x' does not exist" in cluster.run("rebalance", "-r", "2", "-t", "x", "--dry-run", code=3).stderr
+    cluster.run("rebalance", "-r", "2", "--execute")
+    assert cluster.replicas() == {"t": {2}, "u": {2}}
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [("rebalance",), ("rebalance", "--dry-run", "--execute"), ("decommission", "--dry-run"),
+    [("rebalance",), ("rebalance", "--dry-run", "--topic", "t"), ("rebalance", "--dry-run", "-r", "0"), ("rebalance", "--dry-run", "--execute"), ("decommission", "--dry-run"),
      ("rebalance", "--dry-run", "--brokers", "a"), ("rebalance", "--execute", "--throttle", "0")],
 )  # fmt: skip
 def test_senseless_options_are_a_usage_error(arguments):

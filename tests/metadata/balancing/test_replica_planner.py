@@ -43,6 +43,40 @@ def rack_count(replicas, racks):
     return len({racks[broker] for broker in replicas})
 
 
+@given(clusters(), st.booleans(), st.data())
+def test_partitions_get_as_many_replicas_as_they_are_to_have(cluster, spread, data):
+    """Those that are named; racks are kept apart, brokers that leave hold none, and a leader that stays is not taken away."""
+    partitions, racks, leaving = cluster
+    receivers = set(racks) - leaving
+    wanted = st.sampled_from([None, *range(1, len(receivers) + 1)])
+    factors = {one: factor for one in partitions if (factor := data.draw(wanted)) is not None}
+    moves = plan_moves(partitions, racks, receivers=receivers, leaving=leaving, spread=spread, factors=factors)
+    open_racks = len({racks[broker] for broker in receivers})
+    for one, replicas in after(partitions, moves).items():
+        before = partitions[one].replicas
+        assert len(set(replicas)) == len(replicas) == factors.get(one, len(before))
+        assert not leaving.intersection(replicas)
+        assert rack_count(replicas, racks) >= min(rack_count(before, racks), open_racks, len(replicas))
+        if not spread and before[0] not in leaving:
+            assert before[0] in replicas
+        if not leaving.intersection(before) and one in factors and not spread:
+            assert set(before) <= set(replicas) or set(replicas) <= set(before)
+    if spread and len(set(racks.values())) == 1:
+        counts = counted(after(partitions, moves), receivers).values()
+        assert max(counts) - min(counts) <= 1
+
+
+def test_more_replicas_than_brokers_are_refused():
+    """With the partition and the number of brokers."""
+    with pytest.raises(Invalid, match="t-0 cannot have 3 replicas: there are 2 brokers to hold them"):
+        plan_moves(
+            {TopicPartition("t", 0): Placed((1,))},
+            {1: None, 2: None},
+            receivers={1, 2},
+            factors={TopicPartition("t", 0): 3},
+        )
+
+
 @given(clusters(), st.booleans())
 def test_every_plan_keeps_what_has_to_hold(cluster, spread):
     """No two replicas on a broker, as many as before, none on a broker that leaves, racks apart at least as before."""
