@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -17,7 +17,8 @@ from stratalog.cli.output import bytes_text, json_option, note, reports_errors, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stratalog.broker.restore.restorer import RestoreReport
+    from stratalog.broker.restore.restorer import ControllerListener, RestoreReport
+    from stratalog.broker.settings.config import BrokerConfig
     from stratalog.tier.care.restore_plan import BucketState
     from stratalog.tier.care.rewind import CutTarget
     from stratalog.tier.documents.keys import PartitionId
@@ -29,12 +30,32 @@ __all__ = ["note_differences", "restore"]
 EXAMPLES: Final = """
 stratalog restore --bucket s3://archive/prod --data /var/lib/stratalog --takeover
 stratalog restore --bucket s3://archive/prod --data /tmp/drill
+stratalog restore --bucket s3://archive/prod --config server.properties --takeover
 """
+
+
+class _Target(NamedTuple):
+    """The node that is restored. Other nodes can join it if ``controller`` says where."""
+
+    data: str
+    node_id: int
+    start: str
+    """The options with which it is started."""
+    config: BrokerConfig | None = None
+    controller: ControllerListener | None = None
 
 
 @command("restore", EXAMPLES)
 @bucket_options
-@click.option("--data", required=True, metavar="DIR", help="The new data directory: log.dirs. Must be empty.")
+@click.option("--data", metavar="DIR", help="The new data directory: log.dirs. Must be empty.")
+@click.option(
+    "-c",
+    "--config",
+    "path",
+    metavar="FILE",
+    help="The settings of the node, in the place of --data and --node-id. With a controller's listener in them, other nodes "
+    "can join it.",
+)
 @click.option(
     "--takeover",
     is_flag=True,
@@ -43,7 +64,7 @@ stratalog restore --bucket s3://archive/prod --data /tmp/drill
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
 @click.option("--cut", "cut_name", metavar="NAME", help="Go back to this cut; with --takeover only.")
 @click.option("--cluster", "cluster_id", metavar="ID", help="Which cluster, if several use the bucket.")
-@click.option("--node-id", type=click.IntRange(0), default=1, show_default=True, help="node.id of the restored broker.")
+@click.option("--node-id", type=click.IntRange(0), help="node.id of the restored broker.  [default: 1]")
 @click.option("--threads", type=click.IntRange(1, 64), default=16, show_default=True, help="Requests side by side.")
 @json_option
 @reports_errors
@@ -52,12 +73,13 @@ def restore(
     bucket: str,
     endpoint_url: str | None,
     region: str | None,
-    data: str,
+    data: str | None,
+    path: str | None,
     takeover: bool,
     topics: Sequence[str],
     cut_name: str | None,
     cluster_id: str | None,
-    node_id: int,
+    node_id: int | None,
     threads: int,
     as_json: bool,
 ) -> None:
@@ -72,13 +94,37 @@ def restore(
     --takeover it goes on where the old cluster was, which can never write there again. With --cut it goes on from a cut:
     what was archived later goes to the trash of the bucket. (To read a cut, no restore is needed: any broker, and
     `stratalog mount`, serve it under the name TOPIC@CUT.)
-    """
-    from stratalog.broker.restore.restorer import Restorer, check_target
-    from stratalog.tier.care.restore_plan import read_bucket_state, read_snapshot
 
-    check_target(data)
+    With --config the node can become a cluster again: it is the first voter of its quorum, and other brokers and controllers
+    join it as they join a node that was formatted with --standalone. Each partition has one replica until more are assigned.
+    """
+    from stratalog.broker.restore.restorer import Restorer
+    from stratalog.tier.care.restore_plan import read_snapshot
+
+    target = _target(data, path, node_id)
     store = open_bucket(bucket, endpoint_url, region)
     now_ms = SystemClock().wall_ms()
+    state = _read(store, cluster_id, topics, threads, now_ms)
+    incarnation = state.incarnation + 1 if takeover else -1
+    state = _claim(store, state, cut_name, incarnation, target.node_id, now_ms, threads)
+    restorer = Restorer(
+        state,
+        target.data,
+        node_id=target.node_id,
+        incarnation=incarnation,
+        now_ms=now_ms,
+        snapshot_of=lambda one: read_snapshot(store, one.manifest),
+        controller=target.controller,
+    )
+    report = restorer.run()
+    _format_others(target, state.cluster_id, now_ms)
+    _tell(report, state, f"{target.start} --bucket {bucket}", takeover=takeover, as_json=as_json)
+
+
+def _read(store: ObjectStore, cluster_id: str | None, topics: Sequence[str], threads: int, now_ms: int) -> BucketState:
+    """All that the bucket says; a new cluster id if it has none."""
+    from stratalog.tier.care.restore_plan import read_bucket_state
+
     progress = Progress("read")
     state = read_bucket_state(
         store,
@@ -88,19 +134,47 @@ def restore(
         now_ms=now_ms,
         on_partition=lambda: progress.add(0),
     )
-    if not state.cluster_id:
-        state = replace(state, cluster_id=cluster_id or _new_cluster_id())
-    incarnation = state.incarnation + 1 if takeover else -1
-    state = _claim(store, state, cut_name, incarnation, node_id, now_ms, threads)
-    restorer = Restorer(
-        state,
-        data,
-        node_id=node_id,
-        incarnation=incarnation,
-        now_ms=now_ms,
-        snapshot_of=lambda one: read_snapshot(store, one.manifest),
-    )
-    _tell(restorer.run(), state, data, bucket, node_id, takeover=takeover, as_json=as_json)
+    return state if state.cluster_id else replace(state, cluster_id=cluster_id or _new_cluster_id())
+
+
+def _target(data: str | None, path: str | None, node_id: int | None) -> _Target:
+    """The node that the options name. Raises `Invalid` for one that cannot be restored, before anything is claimed."""
+    from stratalog.broker.restore.restorer import ControllerListener, check_target
+    from stratalog.broker.settings.config import load_config
+    from stratalog.wire.errors import Invalid
+
+    if (data is None) == (path is None) or (path is not None and node_id is not None):
+        raise click.UsageError("give --data, with --node-id if it is not 1, or --config in the place of both")
+    if data is not None:
+        check_target(data)
+        node_id = 1 if node_id is None else node_id
+        return _Target(data, node_id, f"--data {data} --set node.id={node_id}")
+    config = load_config(path=path, environment=os.environ)
+    roles = config.roles
+    if not (roles.is_broker and roles.is_controller):
+        raise Invalid(f"{path}: a node is restored as process.roles=broker,controller; others join it afterwards")
+    if roles.quorum.voters:
+        raise Invalid(
+            f"{path}: the restored node is the only voter at first: put controller.quorum.bootstrap.servers in the place of "
+            "controller.quorum.voters"
+        )
+    for directory in {*config.log_dirs, config.metadata_log_dir}:
+        check_target(directory)
+    address = config.controller_address
+    listener = None if address is None else ControllerListener(roles.controller_listeners[0], *address)
+    return _Target(config.metadata_log_dir, config.node_id, f"--config {path}", config, listener)
+
+
+def _format_others(target: _Target, cluster_id: str, now_ms: int) -> None:
+    """Make the node's other directories its own: everything was restored into that of the metadata."""
+    if target.config is None or set(target.config.log_dirs) <= {target.data}:
+        return
+    from stratalog.broker.replicas.directory_format import format_node, identity_of
+    from stratalog.hot.storage.filesystem import RealFilesystem
+    from stratalog.metadata.formatting.node_format import FormatOptions
+
+    options = FormatOptions(cluster_id=cluster_id, no_initial_controllers=True, ignore_formatted=True)
+    format_node(identity_of(target.config), options, files=RealFilesystem(), now_ms=now_ms)
 
 
 def _claim(
@@ -219,9 +293,7 @@ def note_differences(report: RestoreReport) -> None:
         note(f"Note: group {one.group}, {one.topic}-{one.partition}: the committed offset {one.committed} {where}.")
 
 
-def _tell(
-    report: RestoreReport, state: BucketState, data: str, bucket: str, node_id: int, *, takeover: bool, as_json: bool
-) -> None:
+def _tell(report: RestoreReport, state: BucketState, start: str, *, takeover: bool, as_json: bool) -> None:
     """Print what there is now, what differs from before, and what to type next."""
     note_differences(report)
     if as_json:
@@ -239,5 +311,5 @@ def _tell(
         )
     note(
         f"Restored {report.topics} topics, {report.partitions} partitions, {bytes_text(report.remote_bytes)} in the "
-        f"bucket, {report.groups} groups. Start: stratalog serve --data {data} --bucket {bucket} --set node.id={node_id}"
+        f"bucket, {report.groups} groups. Start: stratalog serve {start}"
     )

@@ -37,10 +37,19 @@ from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import Log
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.hot.state.producer_snapshot import snapshot_from_bytes
-from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState, write_meta_properties, write_remote_log
+from stratalog.hot.storage.checkpoint import (
+    MetaProperties,
+    RemoteLogState,
+    write_durably,
+    write_meta_properties,
+    write_remote_log,
+)
 from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.metadata.formatting.initial_voters import InitialVoter, quorum_of
 from stratalog.metadata.image.record_values import record_values
+from stratalog.metadata.image.snapshot import SnapshotId, snapshot_name
 from stratalog.metadata.image.topic_names import CLUSTER_METADATA_TOPIC, is_internal
+from stratalog.metadata.quorum.checkpoint import build_checkpoint
 from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.tier.care.restore_plan import BucketState, PartitionState
@@ -48,13 +57,21 @@ from stratalog.tier.stores.store import NotFound
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["Producers", "RestoreReport", "Restorer", "check_target"]
+__all__ = ["ControllerListener", "Producers", "RestoreReport", "Restorer", "check_target"]
 
 _THREADS: Final = 8
 _TOGETHER: Final = 64
 """Logs whose files are open at one time."""
 
 Snapshot = Callable[[PartitionState], bytes | None]
+
+
+class ControllerListener(NamedTuple):
+    """Where other nodes reach the restored one, which is the first voter of its quorum."""
+
+    name: str
+    host: str
+    port: int
 
 
 class Producers(NamedTuple):
@@ -95,7 +112,10 @@ def check_target(data: str) -> None:
 
 
 class Restorer:
-    """One restore. ``snapshot_of`` reads a partition's producer snapshot, in several threads."""
+    """One restore. ``snapshot_of`` reads a partition's producer snapshot, in several threads.
+
+    Other nodes can join the restored one if ``controller`` says where; without it the node is a cluster by itself.
+    """
 
     def __init__(
         self,
@@ -106,6 +126,7 @@ class Restorer:
         incarnation: int,
         now_ms: int,
         snapshot_of: Snapshot,
+        controller: ControllerListener | None = None,
         random_uuid: Callable[[], Uuid] = lambda: os.urandom(16),
     ) -> None:
         self._state, refused = _without_internal(state)
@@ -114,6 +135,7 @@ class Restorer:
         self._incarnation = incarnation
         self._now_ms = now_ms
         self._snapshot_of = snapshot_of
+        self._controller = controller
         self._random_uuid = random_uuid
         self._files = RealFilesystem()
         self._resolver = ConfigResolver.for_topics()
@@ -137,7 +159,7 @@ class Restorer:
 
     def _build(self, path: str) -> None:
         directory = LogDirectory.load(path, self._files)
-        directory_id = self._random_uuid()
+        directory_id = self._printable_id()
         write_meta_properties(self._files, path, MetaProperties(self._state.cluster_id, self._node_id, directory_id))
         topics = list(self._topics())
         configs = {topic.name: log_config(self._resolver.resolve(topic.configs), random.Random(0)) for topic in topics}
@@ -246,7 +268,7 @@ class Restorer:
         self.report.groups = len(self._state.groups)
         if not rows:
             return []
-        topic_id = self._topic_id()
+        topic_id = self._printable_id()
         config = log_config(self._resolver.resolve(OFFSETS_CONFIGS), random.Random(0))
         logs = []
         for number in range(OFFSETS_PARTITIONS):
@@ -262,7 +284,7 @@ class Restorer:
         """Up to which offset a group may have come."""
         return state.restart_offset
 
-    def _topic_id(self) -> Uuid:
+    def _printable_id(self) -> Uuid:
         """One that does not print with a leading dash."""
         while True:
             topic_id = self._random_uuid()
@@ -271,12 +293,27 @@ class Restorer:
 
     # -- metadata -----------------------------------------------------------------------------------------------------
 
+    def _write_first_voter(self, metadata_log: str, controller: ControllerListener, directory_id: Uuid) -> None:
+        """The checkpoint that ``format --standalone`` writes: a set of one voter, which changes by commands."""
+        voter = InitialVoter(self._node_id, controller.host, controller.port, directory_id)
+        content = build_checkpoint(
+            (),
+            quorum_of((voter,), controller.name),
+            last_contained_timestamp_ms=self._now_ms,
+            timestamp_ms=self._now_ms,
+        )
+        write_durably(self._files, f"{metadata_log}/{snapshot_name(SnapshotId(0, 0))}", content)
+
     def _write_metadata(
         self, directory: LogDirectory, topics: Sequence[RestoredTopic], directory_id: Uuid, threads: ThreadPoolExecutor
     ) -> None:
         log_ = directory.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=self._now_ms)
         epoch = 1
-        state = QuorumState(leader_epoch=epoch, leader_id=self._node_id, voters=(self._node_id,))
+        if self._controller is None:
+            state = QuorumState(leader_epoch=epoch, leader_id=self._node_id, voters=(self._node_id,))
+        else:
+            state = QuorumState(leader_epoch=epoch, leader_id=self._node_id, data_version=1)
+            self._write_first_voter(log_.directory, self._controller, directory_id)
         store_quorum_state(self._files, log_.directory, state)
         records = metadata_records(
             topics,

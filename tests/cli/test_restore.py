@@ -5,7 +5,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from stratalog.broker.joinable import joinable
+from stratalog.broker.settings.config import load_config
 from stratalog.cli.main import cli
+from stratalog.hot.storage.checkpoint import read_meta_properties
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.metadata.quorum.checkpoint import read_checkpoint
+from stratalog.metadata.quorum.quorum_state import parse_quorum_state
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.messages.projection import cluster_projection, write_projection
@@ -40,7 +46,7 @@ def test_the_result_says_what_there_is_and_what_to_type_next(bucket, tmp_path):
     assert (told["topics"], told["partitions"], told["takeover"], told["clamped"]) == (1, 1, False, [])
     assert len(told["cluster_id"]) == 22
     assert "topic.json is missing" in told["problems"][0]
-    assert f"stratalog serve --data {tmp_path}/data --bucket {url} --set node.id=1" in err
+    assert f"stratalog serve --data {tmp_path}/data --set node.id=1 --bucket {url}" in err
     assert read_manifest(store, ORDERS).manifest.claimant.incarnation == 0
     assert not list(tmp_path.glob("*.restoring-*"))
 
@@ -77,3 +83,83 @@ def test_a_missing_archive_ends_a_restore_with_3(bucket, tmp_path):
         assert code == 3
         assert "the bucket file://" in err
         assert not (tmp_path / "data").exists()
+
+
+JOINABLE = """\
+process.roles=broker,controller
+node.id=4
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+"""
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Writes a properties file with two log directories, and more lines."""
+
+    def write(*lines, of=JOINABLE):
+        path = tmp_path / "server.properties"
+        path.write_text(f"{of}log.dirs={tmp_path}/a,{tmp_path}/b\n" + "".join(f"{line}\n" for line in lines))
+        return path
+
+    return write
+
+
+def test_a_node_is_restored_so_that_others_can_join_it(bucket, tmp_path, settings):
+    """Its directories are as format --standalone makes them: one voter with an address, in a set that changes."""
+    path = settings()
+    code, _, err = run("--bucket", bucket[0], "--config", path)
+    assert code == 0
+    assert f"Start: stratalog serve --config {path} --bucket {bucket[0]}" in err
+    metadata = tmp_path / "a" / "__cluster_metadata-0"
+    checkpoint = metadata / "00000000000000000000-0000000000.checkpoint"
+    (voter,) = read_checkpoint(checkpoint.read_bytes(), str(checkpoint)).quorum.voters
+    owners = [read_meta_properties(RealFilesystem(), str(tmp_path / one)) for one in "ab"]
+    assert (voter.voter_id, voter.voter_directory_id) == (4, owners[0].directory_id)
+    assert [(one.name, one.host, one.port) for one in voter.endpoints] == [("CONTROLLER", "localhost", 9093)]
+    assert parse_quorum_state((metadata / "quorum-state").read_bytes(), "").data_version == 1
+    assert owners[0].cluster_id == owners[1].cluster_id
+    assert owners[0].directory_id != owners[1].directory_id
+    config = load_config(path=str(path), environment={})
+    assert joinable(config).roles.has_peers
+
+
+def test_a_config_without_a_controllers_listener_is_that_of_a_node_of_its_own(bucket, tmp_path, settings):
+    """As with --data and --node-id."""
+    path = settings("node.id=7", of="")
+    assert run("--bucket", bucket[0], "-c", path)[0] == 0
+    assert read_meta_properties(RealFilesystem(), str(tmp_path / "a")).node_id == 7
+    assert not list((tmp_path / "a").glob("__cluster_metadata-0/*.checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["controller.quorum.voters=4@localhost:9093"], "put controller.quorum.bootstrap.servers in the place"),
+        (["process.roles=controller", "listeners=CONTROLLER://localhost:9093"], "process.roles=broker,controller"),
+    ],
+)
+def test_a_config_that_cannot_be_restored_is_refused_first(bucket, tmp_path, settings, lines, why):
+    """Before the archive is claimed."""
+    url, store = bucket
+    before = store.get(ORDERS.manifest_key)
+    code, _, err = run("--bucket", url, "--config", settings(*lines), "--takeover")
+    assert (code, why in err) == (2, True), err
+    assert store.get(ORDERS.manifest_key) == before
+
+
+def test_a_directory_of_the_config_that_is_in_use_is_refused_first(bucket, tmp_path, settings):
+    """Any of them."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x").touch()
+    code, _, err = run("--bucket", bucket[0], "--config", settings())
+    assert (code, f"{tmp_path}/b is not empty" in err) == (2, True)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--data", "d", "--config", "c"), ("--config", "c", "--node-id", "2")])
+def test_the_node_is_named_once(bucket, arguments):
+    """By its directory, or by its settings."""
+    assert run("--bucket", bucket[0], *arguments)[0] == 2
