@@ -19,7 +19,7 @@ def test_every_promise_is_kept(first):
         assert outcome.committed > 0
 
 
-@pytest.mark.parametrize("seed", [202041, 203983, 205631, 218636, 318354])
+@pytest.mark.parametrize("seed", [202041, 203983, 205631, 218636, 318354, 347144])
 def test_seeds_that_once_broke_a_promise_keep_it(seed):
     """Changes of the voters while a disk is replaced, votes that come late, and a voter that lacks its own record."""
     outcome = run_seed(seed)
