@@ -70,11 +70,12 @@ def _names_another(config: BrokerConfig, host_name: Callable[[], str]) -> bool:
     server, told = servers[0], {(one.host, one.port) for one in config.told_controller_listeners}
     if (server.host, server.port) in told or bound.get(server.port) == server.host:
         return False
-    if bound.get(server.port) not in EVERY_INTERFACE:
-        return True
-    advertised = {host for host, port in told if port == server.port} - {"localhost"}
-    names = {*_OF_THIS_HOST, host_name().partition(".")[0]}
-    return bool(advertised) or (server.host.partition(".")[0] not in names and server.host not in names)
+    host, mine = server.host.lower(), bound.get(server.port)
+    if mine not in EVERY_INTERFACE:
+        return not {host, mine} <= {*_OF_THIS_HOST}
+    advertised = {told_host for told_host, port in told if port == server.port} - {"localhost"}
+    names = {*_OF_THIS_HOST, host_name().partition(".")[0].lower()}
+    return bool(advertised) or (host.partition(".")[0] not in names and host not in names)
 
 
 def _is_formatted_voter(config: BrokerConfig) -> bool:

@@ -158,6 +158,12 @@ def _target(data: str | None, path: str | None, node_id: int | None) -> _Target:
             f"{path}: the restored node is the only voter at first: put controller.quorum.bootstrap.servers in the place of "
             "controller.quorum.voters"
         )
+    if config.metadata_log_dir not in config.log_dirs:
+        raise Invalid(
+            f"{path}: all is restored into one directory: leave metadata.log.dir out, or name one of log.dirs"
+        )
+    if config.controller_address is not None and not roles.quorum.bootstrap_servers:
+        raise Invalid(f"{path}: the node has a controller's listener: name it in controller.quorum.bootstrap.servers")
     for directory in {*config.log_dirs, config.metadata_log_dir}:
         check_target(directory)
     address = config.controller_address

@@ -52,9 +52,7 @@ class QuorumPlace(Struct, frozen=True, kw_only=True):
     @property
     def is_alone(self) -> bool:
         """Whether the settings name no other node: this process is the whole cluster."""
-        servers = {(one.host, one.port) for one in self.roles.quorum.bootstrap_servers}
-        own = {(one.host, one.port) for one in self.endpoints}
-        return not self.roles.has_peers and (not own or servers <= own)
+        return not self.roles.has_peers
 
 
 def quorum_timeouts(settings: QuorumSettings) -> RaftTimeouts:

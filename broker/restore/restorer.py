@@ -60,6 +60,9 @@ from stratalog.wire.topic import TopicPartition, Uuid
 __all__ = ["ControllerListener", "Producers", "RestoreReport", "Restorer", "check_target"]
 
 _THREADS: Final = 8
+_EPOCHS_A_TAKEOVER: Final = 1 << 16
+"""More than a quorum has elections between two takeovers."""
+_EPOCH_MAX: Final = 1 << 30
 _TOGETHER: Final = 64
 """Logs whose files are open at one time."""
 
@@ -312,6 +315,9 @@ class Restorer:
         if self._controller is None:
             state = QuorumState(leader_epoch=epoch, leader_id=self._node_id, voters=(self._node_id,))
         else:
+            # Above all epochs of the old quorum, which has the same cluster id: where a node of it meets this one, their logs
+            # part at the first record, and none takes records of both.
+            epoch = min(1 + max(self._incarnation, 0) * _EPOCHS_A_TAKEOVER, _EPOCH_MAX)
             state = QuorumState(leader_epoch=epoch, leader_id=self._node_id, data_version=1)
             self._write_first_voter(log_.directory, self._controller, directory_id)
         store_quorum_state(self._files, log_.directory, state)

@@ -126,6 +126,16 @@ def test_a_node_is_restored_so_that_others_can_join_it(bucket, tmp_path, setting
     assert joinable(config).roles.has_peers
 
 
+def test_the_quorum_of_a_takeover_is_above_the_one_before(bucket, tmp_path, settings):
+    """It has the old cluster's id: nodes of both that meet part at the first record, and none takes records of both."""
+    url, store = bucket
+    write_projection(store, cluster_projection("c1", 4))
+    assert run("--bucket", url, "--config", settings(), "--takeover")[0] == 0
+    metadata = tmp_path / "a" / "__cluster_metadata-0"
+    assert parse_quorum_state((metadata / "quorum-state").read_bytes(), "").leader_epoch == 1 + 5 * 65536
+    assert (metadata / "leader-epoch-checkpoint").read_text().split("\n")[2] == f"{1 + 5 * 65536} 0"
+
+
 def test_a_config_without_a_controllers_listener_is_that_of_a_node_of_its_own(bucket, tmp_path, settings):
     """As with --data and --node-id."""
     path = settings("node.id=7", of="")
@@ -138,6 +148,8 @@ def test_a_config_without_a_controllers_listener_is_that_of_a_node_of_its_own(bu
     ("lines", "why"),
     [
         (["controller.quorum.voters=4@localhost:9093"], "put controller.quorum.bootstrap.servers in the place"),
+        (["metadata.log.dir=/nowhere"], "leave metadata.log.dir out, or name one of log.dirs"),
+        (["controller.quorum.bootstrap.servers="], "name it in controller.quorum.bootstrap.servers"),
         (["process.roles=controller", "listeners=CONTROLLER://localhost:9093"], "process.roles=broker,controller"),
     ],
 )

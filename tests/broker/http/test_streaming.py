@@ -1,5 +1,8 @@
 """Long answers, sent while they are made."""
 
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
+
 import aiohttp
 import pytest
 from aiohttp import web
@@ -49,6 +52,20 @@ async def test_an_error_before_the_first_write_is_an_answer(ask):
     """The client gets 500, not half a text."""
     status, _ = await ask(b"begun", ValueError("broken"))
     assert status == 500
+
+
+async def test_a_client_that_goes_is_no_error(slices, caplog):
+    """It may go before the first byte, or in the middle: nothing is logged at the level that people read."""
+    for gone_at in ("prepare", "write"):
+        response_error = ConnectionResetError("Cannot write to closing transport")
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(web.StreamResponse, gone_at, AsyncMock(side_effect=response_error))
+            patched.setattr(
+                web.StreamResponse, "prepare", AsyncMock(side_effect=None if gone_at == "write" else response_error)
+            )
+            request = SimpleNamespace(path="/metrics")
+            assert isinstance(await stream(request, iter([b"x"]), slices, {}), web.StreamResponse)
+    assert [one for one in caplog.records if one.levelname != "DEBUG"] == []
 
 
 async def test_an_error_after_it_ends_the_connection(ask):

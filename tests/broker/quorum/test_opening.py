@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.joinable import joinable
 from stratalog.broker.quorum.opening import QuorumPlace, _check_only_voter, _way_back, quorum_timeouts, static_voters
 from stratalog.broker.settings.config import load_config
 from stratalog.hot.storage.filesystem import RealFilesystem
@@ -23,7 +24,7 @@ BOTH = (
 
 def place(*assignments, endpoints=()):
     """The place of node 1 with these settings."""
-    roles = load_config(assignments=["node.id=1", "log.dirs=/d", *assignments]).roles
+    roles = joinable(load_config(assignments=["node.id=1", "log.dirs=/d", *assignments]), lambda: "here").roles
     home = SimpleNamespace(directory_id=MINE, path="/data")
     return QuorumPlace(home=home, roles=roles, cluster_id="c", endpoints=endpoints)
 
@@ -33,6 +34,9 @@ def test_a_node_whose_settings_name_no_other_votes_for_itself():
     at = (Endpoint("CONTROLLER", "a", 9093),)
     assert static_voters(place()).ids == {1}
     assert static_voters(place(*BOTH, "controller.quorum.bootstrap.servers=a:9093", endpoints=at)).ids == {1}
+    for itself in ("localhost:9093", "127.0.0.1:9093", "here:9093"):
+        more = ("listeners=PLAINTEXT://:9092,CONTROLLER://:9093", f"controller.quorum.bootstrap.servers={itself}")
+        assert static_voters(place(*BOTH, *more, endpoints=at)).ids == {1}
     elsewhere = place(*BOTH, "controller.quorum.bootstrap.servers=b:9093", endpoints=at)
     assert not elsewhere.is_alone
     assert not static_voters(elsewhere).voters
