@@ -240,11 +240,12 @@ class LogOpening:
 
     def _report_lost(self, name: TopicPartition, placed_in: Uuid, directory: Directory) -> None:
         """Say that the only log of a partition begins anew although it was here: its disk was replaced, or its files removed."""
-        lost_by = self._directories.that_lost(name, placed_in)
         if placed_in == UNASSIGNED:  # as all logs of a node of its own
-            lost_by = next((one for one in self._directories.online if has_lost(one.files, name)), None)
-        if lost_by is not None:
-            lay_in = lost_by.path
+            held_it = next((one for one in self._directories.online if has_lost(one.files, name)), None)
+        else:
+            held_it = self._directories.that_lost(name, placed_in)
+        if held_it is not None:
+            lay_in = held_it.path
         elif is_reserved(placed_in) or placed_in in {one.directory_id for one in self._directories.all}:
             return
         else:

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from stratalog.broker.archive import bucket_gate
 from stratalog.broker.archive.bucket_gate import BucketGate
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.metadata.transactions import hanging
 from stratalog.wire.topic import TopicPartition
 
@@ -245,7 +246,7 @@ def test_a_transaction_that_its_coordinator_has_forgotten_is_reported(broker):
     broker.node.stop()
     forget_transactions(broker)
     broker.node.start()
-    one, other = broker.node.node.coordinators.hanging.hanging()
+    one, other = to_the_end(broker.node.node.coordinators.hanging.hanging())
     assert (one.partition, other.partition) == (TopicPartition("t", 0), TopicPartition("u", 0))
     host, port = broker.node.node.http_address
     with urlopen(f"http://{host}:{port}/readyz?verbose") as answer:
