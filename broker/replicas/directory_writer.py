@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import islice
@@ -37,7 +37,7 @@ _TOGETHER = 256
 """Logs in a cycle above which a thread takes several at once. That halves the cost of each besides its sync."""
 _A_THREAD_AT_ONCE = 16
 _UNHURRIED_A_CYCLE = 64
-"""So many of the logs that no request waits for, a share for each thread: all else, the metadata log too, waits for them."""
+"""So many of the logs that no request waits for: what else comes, the metadata log too, waits for them."""
 _GONE = NO_DESCRIPTOR | {errno.ENOENT}
 """Errors that a sync may raise if its partition was removed meanwhile: its directory may have another name."""
 
@@ -255,35 +255,27 @@ class DirectoryWriter:
 
     def _begin_cycle(self) -> None:
         tickets: list[tuple[LogOwner, SyncTicket]] = []
-        unhurried: list[tuple[LogOwner, SyncTicket]] = []
-        while not (tickets or unhurried) and (self._dirty or self._unhurried):
+        while not tickets and (self._dirty or self._unhurried):
             dirty, self._dirty = self._dirty, {}
-            some = dict.fromkeys(islice(self._unhurried, _UNHURRIED_A_CYCLE))
-            for owner in (*dirty, *some):
+            dirty |= dict.fromkeys(islice(self._unhurried, _UNHURRIED_A_CYCLE))
+            for owner in dirty:
                 self._unhurried.pop(owner, None)
-            tickets = self._begin_syncs(dirty)
-            unhurried = self._begin_syncs(owner for owner in some if owner not in dirty)
-        if not (tickets or unhurried) or self.offline is not None:
+            tickets = [(owner, ticket) for owner in dirty if (ticket := self._begin_sync(owner)) is not None]
+        if not tickets or self.offline is not None:
             return
         self.sync_cycles += 1
-        self._syncing = len(tickets) + len(unhurried)
-        self._submit(tickets, 1 if len(tickets) < _TOGETHER else _A_THREAD_AT_ONCE)
-        self._submit(unhurried, _A_THREAD_AT_ONCE)
-        self._submit_to_kernel()
-
-    def _submit(self, tickets: Sequence[tuple[LogOwner, SyncTicket]], step: int) -> None:
-        """Start the syncs: of plain files by the kernel, of ``step`` others by a thread at once."""
-        kernel_sync, rest = self._kernel_sync, []
+        self._syncing = len(tickets)
+        kernel_sync = self._kernel_sync
+        rest = []
         for owner, ticket in tickets:
             if kernel_sync is not None and (file := ticket.only_file) is not None:
                 kernel_sync.add(file.fileno(), (owner, ticket))
             else:
                 rest.append((owner, ticket))
+        step = 1 if len(rest) < _TOGETHER else _A_THREAD_AT_ONCE
         for first in range(0, len(rest), step):
             self._sync_threads.submit(self._run_syncs, rest[first : first + step])
-
-    def _begin_syncs(self, owners: Iterable[LogOwner]) -> list[tuple[LogOwner, SyncTicket]]:
-        return [(owner, ticket) for owner in owners if (ticket := self._begin_sync(owner)) is not None]
+        self._submit_to_kernel()
 
     def _begin_sync(self, owner: LogOwner) -> SyncTicket | None:
         """Collect the files to sync. If a small file finds no room beside the
