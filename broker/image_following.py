@@ -155,18 +155,21 @@ class ImageFollowing:
             self._opening.add_done_callback(self._opened)
 
     def _opening_steps(self) -> Steps[None]:
-        """Open what is due, a few logs at a time while more commands with many partitions may come, and no one waits."""
+        """Open what is due, a few logs at a time while more commands with many partitions may come, and no one waits.
+
+        No log is opened while too many before it wait for their sync.
+        """
         loop = asyncio.get_running_loop()
         for count, _ in enumerate(self._services.hosted.opening(), 1):
             yield None
+            while self._services.hosted.logs.is_behind:
+                yield _pause(loop)
             if (
                 count % _OPENED_TOGETHER == 0
                 and not self._waiting
                 and loop.time() < self._crowded_at + _CROWDED_SECONDS
             ):
-                pause = Awaited(lambda error: error)
-                loop.call_later(_PAUSE_SECONDS, pause.respond, None)
-                yield pause
+                yield _pause(loop)
 
     def _opened(self, opening: asyncio.Task[None]) -> None:
         self._opening = None
@@ -198,6 +201,12 @@ class ImageFollowing:
     def close(self) -> None:
         """Open nothing more."""
         self._services.hosted.table.due.clear()
+
+
+def _pause(loop: asyncio.AbstractEventLoop) -> Awaited:
+    pause = Awaited(lambda error: error)
+    loop.call_later(_PAUSE_SECONDS, pause.respond, None)
+    return pause
 
 
 def _resigned(_value: object, error: Exception | None) -> None:

@@ -241,6 +241,11 @@ class DirectoryWriter:
             if not self._syncing:
                 self._begin_cycle()
 
+    @property
+    def unhurried_count(self) -> int:
+        """The logs that `sync_unhurried` took and whose syncs have not begun; each holds its new files open."""
+        return len(self._unhurried)
+
     def sync_together(self, owner: LogOwner) -> None:
         """As `sync`, for one of many: the cycle begins when enough have come, or with `begin_together`."""
         if self.offline is None:

@@ -10,7 +10,7 @@ import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stratalog.broker.replicas.directories import Directories, Directory
 from stratalog.broker.replicas.directory_writer import LogOwner
@@ -34,6 +34,8 @@ _OF_ONE_NAME = frozenset(
 )
 """Errors that say something about one file, and nothing about the disk."""
 _PREFERRED_MAX = 10_000
+_FILES_OF_A_NEW_LOG: Final = 2
+"""Its segment and partition.metadata stay open until they are synced."""
 _NAMED = (StratalogError, KafkaError, OSError)
 """Errors whose words are enough; of others the place in the code is logged, too."""
 
@@ -63,6 +65,7 @@ class LogOpening:
         self._table = table
         self._clock = clock
         self._cache = SegmentCache(open_max=segments_open_max)
+        self._unsynced_max = max(segments_open_max // _FILES_OF_A_NEW_LOG // 2, 1)
         self._started = False
         self._recovery = RecoveryReport()
         self._unopened: dict[Uuid, None] = {}
@@ -282,6 +285,11 @@ class LogOpening:
         if opened.log.has_unsynced:
             writer = opened.directory.writer
             (writer.sync_unhurried if self._started else writer.sync_together)(owner)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many new logs wait for their first sync that more of them would take the descriptors of all else."""
+        return sum(one.writer.unhurried_count for one in self._directories.all) >= self._unsynced_max
 
     def take_unopened(self) -> list[Uuid]:
         """The topics with partitions that a full disk kept from being opened; they are to be tried again."""

@@ -20,6 +20,7 @@ class Hosted:
         self.table = SimpleNamespace(due=DuePartitions())
         self.opened, self.deleted, self.resigned, self.looked_for_joiners = [], [], 0, 0
         self.fails = self.has_started = False
+        self.logs = SimpleNamespace(is_behind=False)
 
     def following(self, changed):
         for topic_id in changed:
@@ -119,6 +120,23 @@ def test_logs_are_opened_a_few_at_a_time_while_more_commands_may_come(monkeypatc
             await asyncio.sleep(0.05)
             await world.following.applied(world.image, difference(world.image, world.image))
         assert not world.hosted.table.due
+
+    asyncio.run(main())
+
+
+def test_no_log_is_opened_while_too_many_wait_for_their_sync(monkeypatch):
+    """Each holds two files open: 10,000 of them took all descriptors, and no connection was accepted. Also where all are waited for."""
+    monkeypatch.setattr("stratalog.broker.image_following._PAUSE_SECONDS", 0.001)
+
+    async def main():
+        world = World(has_peers=True)
+        world.hosted.logs.is_behind = True
+        creating = asyncio.create_task(world.create("a", 10))
+        await asyncio.sleep(0.05)
+        assert len(world.hosted.opened) == 1
+        world.hosted.logs.is_behind = False
+        await creating
+        assert len(world.hosted.opened) == 10
 
     asyncio.run(main())
 

@@ -118,6 +118,25 @@ def test_every_partition_is_counted_once(broker):
     assert sum(broker.node.hosted.logs.counts.values()) == 3
 
 
+def test_new_logs_that_wait_for_their_sync_are_counted(broker, monkeypatch):
+    """Their share of the descriptors is half of that of segments; a sync gives it back."""
+    opening, (directory,) = (
+        LogOpening(broker.node.directories, broker.node.hosted.table, broker.node.clock, segments_open_max=12),
+        broker.node.directories.all,
+    )
+
+    def behind(count):
+        with monkeypatch.context() as patched:
+            patched.setattr(directory.writer, "_begin_cycle", lambda: None)
+            for _ in range(count):
+                directory.writer.sync_unhurried(object())
+            found = opening.is_behind
+        directory.writer._unhurried.clear()
+        return found
+
+    assert [broker.run(lambda count=count: behind(count)) for count in (0, 2, 3, 4)] == [False, False, True, True]
+
+
 def test_a_partition_that_finds_no_room_is_opened_later(start_node, watched_files):
     """Until then its clients hear of the disk; what was lost with a wiped disk is never taken for new."""
     seen = []
