@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stratalog.broker.settings.config import BrokerConfig
+from stratalog.broker.settings.config import BrokerConfig, ConfigRefused
 from stratalog.broker.settings.listeners import SecurityProtocol
 from stratalog.broker.settings.roles import EVERY_INTERFACE
 from stratalog.metadata.formatting.node_format import BOOTSTRAP_SNAPSHOT
@@ -32,13 +32,15 @@ _OF_THIS_HOST = ("localhost", "127.0.0.1", "::1")
 
 
 def joinable(config: BrokerConfig, host_name: Callable[[], str] = socket.gethostname) -> BrokerConfig:
-    """The settings of a node, which has peers if it joins others or others may join it; a warning says why they cannot."""
+    """The settings of a node, which has peers if it joins others or others may join it; a warning says why they cannot.
+
+    Raises `ConfigRefused` for a node that cannot join the one that it names.
+    """
     roles = config.roles
-    if roles.has_peers or not config.controller_listeners:
+    if roles.has_peers:
         return config
-    if _names_another(config, host_name):
-        return replace(config, roles=replace(roles, is_joinable=True))
-    if not _is_formatted_voter(config):
+    joins = _names_another(config, host_name)
+    if not joins and not (config.controller_listeners and _is_formatted_voter(config)):
         return config
     found = replace(config, roles=replace(roles, is_joinable=True))
     names = tuple(one.name for one in (*config.listeners, *config.controller_listeners))
@@ -53,6 +55,8 @@ def joinable(config: BrokerConfig, host_name: Callable[[], str] = socket.gethost
     ]
     if not problems:
         return found
+    if joins:
+        raise ConfigRefused(problems)
     log.warning("no other node can join this one, which was formatted as a voter: %s", "; ".join(problems))
     return config
 
@@ -61,7 +65,7 @@ def _names_another(config: BrokerConfig, host_name: Callable[[], str]) -> bool:
     """Whether the only server of the quorum is not this node.
 
     A server at a port of this node may be the node itself, by another of its names: it is if its listener is on every
-    interface and is not advertised, and the server has the name of this host, with or without a domain.
+    interface and is not advertised, or it has none, and the server has the name of this host, with or without a domain.
     """
     servers = config.roles.quorum.bootstrap_servers
     bound = {one.port: one.host for one in config.controller_listeners}
@@ -70,7 +74,7 @@ def _names_another(config: BrokerConfig, host_name: Callable[[], str]) -> bool:
     server, told = servers[0], {(one.host, one.port) for one in config.told_controller_listeners}
     if (server.host, server.port) in told or bound.get(server.port) == server.host:
         return False
-    host, mine = server.host.lower(), bound.get(server.port)
+    host, mine = server.host.lower(), bound.get(server.port) if bound else ""
     if mine not in EVERY_INTERFACE:
         return not {host, mine} <= {*_OF_THIS_HOST}
     advertised = {told_host for told_host, port in told if port == server.port} - {"localhost"}

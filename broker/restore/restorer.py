@@ -317,7 +317,7 @@ class Restorer:
         else:
             # Above all epochs of the old quorum, which has the same cluster id: where a node of it meets this one, their logs
             # part at the first record, and none takes records of both.
-            epoch = min(1 + max(self._incarnation, 0) * _EPOCHS_A_TAKEOVER, _EPOCH_MAX)
+            epoch = min(1 + (self._state.incarnation + 1) * _EPOCHS_A_TAKEOVER, _EPOCH_MAX)
             state = QuorumState(leader_epoch=epoch, leader_id=self._node_id, data_version=1)
             self._write_first_voter(log_.directory, self._controller, directory_id)
         store_quorum_state(self._files, log_.directory, state)

@@ -91,7 +91,7 @@ class ClusterRoles(Struct, frozen=True, kw_only=True):
     """The name of the listener by which brokers reach each other."""
     quorum: QuorumSettings
     is_joinable: bool = False
-    """Other nodes may join, although the settings name none."""
+    """Other nodes may join although the settings name none, or the one server that they name is another node."""
 
     @property
     def is_broker(self) -> bool:

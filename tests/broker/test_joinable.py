@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.broker.joinable import joinable
-from stratalog.broker.settings.config import load_config
+from stratalog.broker.settings.config import ConfigRefused, load_config
 from stratalog.metadata.formatting.node_format import BOOTSTRAP_SNAPSHOT
 from stratalog.metadata.quorum.bootstrap import BOOTSTRAP_CHECKPOINT
 from stratalog.metadata.quorum.quorum_state import QuorumState
@@ -81,6 +81,24 @@ ADVERTISED = "advertised.listeners=PLAINTEXT://a:9092,CONTROLLER://a:9093"
 def test_a_node_whose_only_server_is_another_joins_that_one(node, listeners, server, has_peers):
     """It is no cluster by itself: it waited for itself, without a word, or began a second cluster."""
     assert node(*listeners.split(), f"controller.quorum.bootstrap.servers={server}") is has_peers
+
+
+def test_a_node_without_a_controllers_listener_cannot_join_another(node):
+    """It would begin a second cluster. Where the server is this host, it is a cluster by itself as before."""
+    with pytest.raises(ConfigRefused, match=r"controller\.listener\.names"):
+        node("listeners=PLAINTEXT://a:9092", "controller.quorum.bootstrap.servers=b:9093")
+    for own in ("a:9093", "localhost:9093"):
+        assert not node("listeners=PLAINTEXT://a:9092", f"controller.quorum.bootstrap.servers={own}")
+
+
+def test_a_controllers_listener_that_cannot_be_served_joins_nothing(node):
+    """The rules for nodes with peers hold for it."""
+    with pytest.raises(ConfigRefused, match="needs SSL"):
+        node(
+            LISTENERS,
+            "controller.quorum.bootstrap.servers=b:9093",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SSL",
+        )
 
 
 def test_without_a_controllers_listener_no_node_can_join(node):

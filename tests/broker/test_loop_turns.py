@@ -5,6 +5,7 @@ All APIs at 10,000 topics are measured by ``make bench CELLS=loop-turn``; here a
 
 import gc
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -42,18 +43,25 @@ def quietest(link: BrokerLink, turns: LoopTurns, worst: Worst, wanted_ms: float)
     return min(tries)
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory):
-    """A broker whose turns are timed, and its port."""
+@contextmanager
+def timed_broker(directory, settings=None):
+    """A broker, its loop's turns, and the thread of that loop."""
     thread = LoopThread()
     turns = LoopTurns()
     turns.watch(thread)
-    broker = EmbeddedBroker(str(tmp_path_factory.mktemp("turns")), thread).start()
-    with BrokerLink("127.0.0.1", broker.port) as link:
-        link.call(FindCoordinatorRequest(key="", coordinator_keys=["g"]))
-    yield turns, broker.port
+    broker = EmbeddedBroker(str(directory), thread, settings).start()
+    yield broker, turns, thread
     broker.discard()
     thread.close()
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A broker whose turns are timed, and its port."""
+    with timed_broker(tmp_path_factory.mktemp("turns")) as (broker, turns, _):
+        with BrokerLink("127.0.0.1", broker.port) as link:
+            link.call(FindCoordinatorRequest(key="", coordinator_keys=["g"]))
+        yield turns, broker.port
 
 
 @pytest.mark.parametrize(
@@ -84,15 +92,10 @@ PAGE_TOPICS = 2_000
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
     """A broker with 2,000 topics whose turns are timed."""
-    thread = LoopThread()
-    turns = LoopTurns()
-    turns.watch(thread)
-    broker = EmbeddedBroker(str(tmp_path_factory.mktemp("filled")), thread).start()
-    with BrokerLink("127.0.0.1", broker.port, timeout_seconds=60) as link:
-        fill(link, PAGE_TOPICS)
-    yield turns, broker
-    broker.discard()
-    thread.close()
+    with timed_broker(tmp_path_factory.mktemp("filled")) as (broker, turns, _):
+        with BrokerLink("127.0.0.1", broker.port, timeout_seconds=60) as link:
+            fill(link, PAGE_TOPICS)
+        yield turns, broker
 
 
 @pytest.mark.story
@@ -137,19 +140,14 @@ def rules():
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
     """A broker whose turns are timed, with thousands of rules that concern no caller; and its port."""
-    thread = LoopThread()
-    turns = LoopTurns()
-    turns.watch(thread)
     settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:owner"}
-    broker = EmbeddedBroker(str(tmp_path_factory.mktemp("guarded")), thread, settings).start()
-    control, new_id = broker.node.control, broker.node.new_topic_id
-    every = list(rules())
-    for start in range(0, len(every), 5_000):
-        some = every[start : start + 5_000]
-        thread.run(lambda some=some: control.execute(lambda image: create_acls(image, some, new_id)))
-    yield turns, broker, thread
-    broker.discard()
-    thread.close()
+    with timed_broker(tmp_path_factory.mktemp("guarded"), settings) as (broker, turns, thread):
+        control, new_id = broker.node.control, broker.node.new_topic_id
+        every = list(rules())
+        for start in range(0, len(every), 5_000):
+            some = every[start : start + 5_000]
+            thread.run(lambda some=some: control.execute(lambda image: create_acls(image, some, new_id)))
+        yield turns, broker, thread
 
 
 @pytest.mark.slow

@@ -126,11 +126,14 @@ def test_a_node_is_restored_so_that_others_can_join_it(bucket, tmp_path, setting
     assert joinable(config).roles.has_peers
 
 
-def test_the_quorum_of_a_takeover_is_above_the_one_before(bucket, tmp_path, settings):
-    """It has the old cluster's id: nodes of both that meet part at the first record, and none takes records of both."""
+@pytest.mark.parametrize("more", [(), ("--takeover",)])
+def test_the_quorum_of_a_restored_node_is_above_the_one_before(bucket, tmp_path, settings, more):
+    """It has the old cluster's id: nodes of both that meet part at the first record, and none takes records of both. In a
+    drill, too: the old cluster runs beside it.
+    """
     url, store = bucket
     write_projection(store, cluster_projection("c1", 4))
-    assert run("--bucket", url, "--config", settings(), "--takeover")[0] == 0
+    assert run("--bucket", url, "--config", settings(), *more)[0] == 0
     metadata = tmp_path / "a" / "__cluster_metadata-0"
     assert parse_quorum_state((metadata / "quorum-state").read_bytes(), "").leader_epoch == 1 + 5 * 65536
     assert (metadata / "leader-epoch-checkpoint").read_text().split("\n")[2] == f"{1 + 5 * 65536} 0"
