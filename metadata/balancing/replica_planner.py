@@ -47,6 +47,7 @@ def plan_moves(
     placing.narrow(factors or {})
     placing.empty()
     placing.widen(factors or {})
+    placing.keep_racks(factors or {})
     if spread:
         placing.part_racks()
         placing.even()
@@ -137,21 +138,28 @@ class _Placing:
             default=None,
         )
 
+    def keep_racks(self, factors: Mapping[TopicPartition, int]) -> None:
+        """Where the replica that was taken away was the only one in its rack, move another one into a free rack."""
+        for one in sorted(factors):
+            racks = {self._racks.get(broker) for broker in self._present[one].replicas}
+            self._part(one, len(racks))
+
     def part_racks(self) -> None:
         """Move replicas that share a rack with another one of their partition into a rack that has none."""
-        for one in sorted(self.replicas):
-            while True:
-                taken = Counter(self._racks.get(broker) for broker in self.replicas[one])
-                free = [broker for broker in self._receivers if self._racks.get(broker) not in taken]
-                doubled = [
-                    broker
-                    for broker in self.replicas[one]
-                    if broker in self._held and taken[self._racks.get(broker)] > 1
-                ]
-                if not free or not doubled:
-                    break
-                source = max(doubled, key=lambda broker: (self._counts[broker], broker))
-                self._move(one, source, min(free, key=lambda broker: (self._counts[broker], broker)))
+        for one, replicas in sorted(self.replicas.items()):
+            self._part(one, len(replicas))
+
+    def _part(self, one: TopicPartition, racks_max: int) -> None:
+        """Move replicas that share a rack into free racks until they lie in ``racks_max``; the preferred leader moves last."""
+        while True:
+            replicas = self.replicas[one]
+            taken = Counter(self._racks.get(broker) for broker in replicas)
+            free = [broker for broker in self._receivers if self._racks.get(broker) not in taken]
+            doubled = [broker for broker in replicas if broker in self._held and taken[self._racks.get(broker)] > 1]
+            if not free or not doubled or len(taken) >= racks_max:
+                return
+            source = max(doubled, key=lambda broker: (broker != replicas[0], self._counts[broker], broker))
+            self._move(one, source, min(free, key=lambda broker: (self._counts[broker], broker)))
 
     def even(self) -> None:
         """Move replicas from brokers with more to brokers with at least two less, while there is one that may go."""

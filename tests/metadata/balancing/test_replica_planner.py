@@ -66,6 +66,16 @@ def test_partitions_get_as_many_replicas_as_they_are_to_have(cluster, spread, da
         assert max(counts) - min(counts) <= 1
 
 
+def test_a_rack_is_kept_when_its_only_replica_leaves_and_one_less_is_wanted():
+    """Taking the leaving replica away alone would leave both others in one rack."""
+    one = TopicPartition("t", 0)
+    racks = {1: "a", 2: "b", 3: "a", 4: "b"}
+    moves = plan_moves(
+        {one: Placed((1, 2, 3))}, racks, receivers={1, 3, 4}, leaving={2}, spread=False, factors={one: 2}
+    )
+    assert set(moves[one]) == {1, 4}
+
+
 def test_more_replicas_than_brokers_are_refused():
     """With the partition and the number of brokers."""
     with pytest.raises(Invalid, match="t-0 cannot have 3 replicas: there are 2 brokers to hold them"):
