@@ -254,6 +254,21 @@ def test_a_snapshot_that_cannot_be_had_is_asked_for_anew(follower, answer):
     assert set(one.sent(FetchRequest)) == {2}
 
 
+def test_a_late_answer_with_bytes_of_an_earlier_snapshot_is_dropped(node, quorum):
+    """Another server has named a newer one while the leader was silent. Taken in, the old bytes would pass for it, and whole."""
+    four, earlier, snapshot = node(4), OffsetAndEpoch(7, 1), OffsetAndEpoch(9, 1)
+    fetched(four, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH, 1, 2, quorum.endpoints(2)))
+    fetched(four, FetchAnswer(GOOD, 1, 2, snapshot=earlier))
+    late = four.sent(FetchSnapshotRequest)[2]
+    four.wait(2000)
+    (asked,) = four.sent(FetchRequest).values()
+    four.answer(act.BOOTSTRAP, asked, FetchAnswer(GOOD, 1, 2, snapshot=snapshot))
+    four.answer(2, late, FetchSnapshotAnswer(GOOD, 1, 2, snapshot=earlier, size=3, position=0, data=b"old"))
+    assert four.all(act.WriteSnapshotChunk) == four.all(act.LoadSnapshot) == []
+    request = four.sent(FetchSnapshotRequest)[2]
+    assert (request.snapshot, request.position) == (snapshot, 0)
+
+
 def test_a_snapshot_below_what_is_committed_here_is_not_fetched(follower):
     """It has nothing to give."""
     one = follower(1, 1)

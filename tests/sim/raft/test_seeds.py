@@ -19,8 +19,8 @@ def test_every_promise_is_kept(first):
         assert outcome.committed > 0
 
 
-@pytest.mark.parametrize("seed", [202041, 203983, 205631, 218636, 318354, 347144])
+@pytest.mark.parametrize("seed", [202041, 203983, 205631, 218636, 318354, 347144, 409617])
 def test_seeds_that_once_broke_a_promise_keep_it(seed):
-    """Changes of the voters while a disk is replaced, votes that come late, and a voter that lacks its own record."""
+    """Disks replaced while voters change, late votes, a voter that lacks its own record, late bytes of another snapshot."""
     outcome = run_seed(seed)
     assert outcome.problem is None, QUORUM.report(outcome, outcome.lines)
