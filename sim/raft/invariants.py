@@ -43,6 +43,7 @@ class Invariants:
         self._synced: dict[ReplicaKey, int] = {}
         """How far each voter's disk ever was synced since its last truncation: a disk that is lost had it."""
         self._snapshots: dict[OffsetAndEpoch, tuple[Record, ...]] = {}
+        self._contents: set[bytes] = set()
 
     def gone(self, node: SimulatedNode) -> None:
         """A process has ended: its high watermark begins anew."""
@@ -176,9 +177,16 @@ class Invariants:
         if self._snapshots.setdefault(snapshot, records) != records:
             raise Violation(f"two snapshots {snapshot} differ")
 
+    def snapshot_kept(self, content: bytes) -> None:
+        """A node has written a snapshot of its own log."""
+        self._contents.add(content)
+
     def snapshot_loaded(self, node: SimulatedNode, snapshot: OffsetAndEpoch) -> None:
         """A snapshot of another node has taken the place of a log."""
-        self._snapshot(node, snapshot, decoded(node.disk.snapshots[snapshot])[0])
+        content = node.disk.snapshots[snapshot]
+        if content not in self._contents:
+            raise Violation(f"snapshot {snapshot} of node {node.id} is made of parts of several")
+        self._snapshot(node, snapshot, decoded(content)[0])
 
     def _became_leader(self, node: SimulatedNode, action: act.BecameLeader) -> None:
         if self.leaders.get(action.epoch) != node.key:

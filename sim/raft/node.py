@@ -307,6 +307,7 @@ class Node:
         def done() -> None:
             if life == self.life and action.snapshot.offset > max(self.disk.start_offset, 0):
                 self.disk.snapshots[action.snapshot] = content
+                self.world.invariants.snapshot_kept(content)
                 self.step(SnapshotWritten(action.snapshot))
 
         self.world.schedule(self.sync_ms(), done)
