@@ -167,7 +167,9 @@ def on_fetch_snapshot_answer(
     if not isinstance(role, Follower) or role.snapshot is None:
         return
     fetching = role.snapshot
-    if request.snapshot != fetching.snapshot:  # it comes late: its bytes are of another file, maybe at the same position
+    if (
+        request.snapshot != fetching.snapshot
+    ):  # it comes late: its bytes are of another file, maybe at the same position
         return
     fits = (answer.snapshot, answer.position) == (request.snapshot, request.position)
     fits &= bool(answer.data) or request.position >= answer.size  # without bytes it would be asked for ever
