@@ -167,10 +167,8 @@ def on_fetch_snapshot_answer(
     if not isinstance(role, Follower) or role.snapshot is None:
         return
     fetching = role.snapshot
-    if (
-        request.snapshot != fetching.snapshot
-    ):  # it comes late: its bytes are of another file, maybe at the same position
-        return
+    if request.snapshot != fetching.snapshot:
+        return  # its bytes are of another file, and may have the position that is asked for now
     fits = (answer.snapshot, answer.position) == (request.snapshot, request.position)
     fits &= bool(answer.data) or request.position >= answer.size  # without bytes it would be asked for ever
     if answer.error is not ErrorCode.NONE or not fits or request.position != fetching.position:
