@@ -113,20 +113,26 @@ def on_fetch_failed(core: RaftCore, peer: int, *, refused: bool = False) -> None
 
 
 def on_fetch_answer(core: RaftCore, peer: int, request: FetchRequest, answer: FetchAnswer) -> None:
-    """Take over what the leader has. The request was sent from the log's end, which no other answer has moved."""
+    """Take over what the leader has. The request was sent from the log's end, which no other answer has moved.
+
+    A follower that asks any server may have a snapshot under way by another answer. One that is being loaded takes the place of
+    the log: nothing is added to that any more. One that is still being fetched is given up for records, which go on from here.
+    """
     if core.heed(answer.epoch, answer.leader_id, answer.endpoints):
         return
     role = core.role
     if answer.error is not ErrorCode.NONE or not isinstance(role, Follower):
         on_fetch_failed(core, peer)
         return
-    if request.offset != core.log.end_offset:
+    if core.is_loading or request.offset != core.log.end_offset:
         return
     _in_touch(core)
+    if answer.snapshot is not None and answer.diverging is None:
+        _begin_snapshot(core, peer, answer.snapshot)
+        return
+    core.role = replace(core.role, snapshot=None)
     if answer.diverging is not None:
         truncate_to(core, answer.diverging)
-    elif answer.snapshot is not None:
-        _begin_snapshot(core, peer, answer.snapshot)
     else:
         _append(core, answer.batches)
         core.commit(min(answer.high_watermark, core.log.end_offset))
@@ -150,9 +156,12 @@ def truncate_to(core: RaftCore, parting: OffsetAndEpoch) -> None:
 
 
 def _begin_snapshot(core: RaftCore, peer: int, snapshot: OffsetAndEpoch) -> None:
-    """Fetch a snapshot from its first byte. One that ends below the committed records has nothing to give."""
-    if isinstance(core.role, Follower) and snapshot.offset > core.high_watermark:
-        core.role = replace(core.role, snapshot=SnapshotFetch(snapshot))
+    """Fetch a snapshot from its first byte, or go on with it. One that ends below the committed records has nothing to give."""
+    role = core.role
+    if isinstance(role, Follower) and role.snapshot is not None and role.snapshot.snapshot == snapshot:
+        return
+    if isinstance(role, Follower) and snapshot.offset > core.high_watermark:
+        core.role = replace(role, snapshot=SnapshotFetch(snapshot))
     else:
         core.back_off(peer)
 

@@ -269,6 +269,49 @@ def test_a_late_answer_with_bytes_of_an_earlier_snapshot_is_dropped(node, quorum
     assert (request.snapshot, request.position) == (snapshot, 0)
 
 
+def asked_of_two(node, quorum):
+    """An observer that fetches a snapshot of a silent leader, and has asked any server too; both requests."""
+    four = node(4, can_become_voter=False)
+    fetched(four, FetchAnswer(ErrorCode.FENCED_LEADER_EPOCH, 1, 2, quorum.endpoints(2)))
+    fetched(four, FetchAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(7, 1)))
+    part = four.sent(FetchSnapshotRequest)[2]
+    four.wait(2000)
+    return four, part, four.sent(FetchRequest)[act.BOOTSTRAP]
+
+
+def test_a_log_that_a_snapshot_replaces_gets_no_more_records(node, quorum):
+    """A late answer has records from where the log ended before."""
+    for answer in (
+        FetchAnswer(GOOD, 1, 2, high_watermark=3, batches=(batch(0, 3),)),
+        FetchAnswer(GOOD, 1, 2, diverging=OffsetAndEpoch(0, 0)),
+    ):
+        four, part, asked = asked_of_two(node, quorum)
+        four.answer(2, part, FetchSnapshotAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(7, 1), size=3, data=b"abc"))
+        assert four.one(act.LoadSnapshot)
+        four.answer(act.BOOTSTRAP, asked, answer)
+        assert four.all(act.Append) == four.all(act.Truncate) == []
+        four.step(SnapshotLoaded(OffsetAndEpoch(7, 1), quorum.voters(1, 2), 1))
+        assert four.raft.log.end_offset == 7
+
+
+def test_a_snapshot_is_given_up_for_records_that_come_first(node, quorum):
+    """Loaded later, it would take committed records away."""
+    four, part, asked = asked_of_two(node, quorum)
+    four.answer(act.BOOTSTRAP, asked, FetchAnswer(GOOD, 1, 2, high_watermark=9, batches=(batch(0, 9),)))
+    assert four.one(act.Append).batches == (batch(0, 9),)
+    four.answer(2, part, FetchSnapshotAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(7, 1), size=3, data=b"abc"))
+    assert four.all(act.WriteSnapshotChunk) == four.all(act.LoadSnapshot) == []
+    assert four.raft.log.end_offset == 9
+
+
+def test_a_snapshot_that_is_named_twice_is_not_begun_anew(node, quorum):
+    """Both servers name it."""
+    four, part, asked = asked_of_two(node, quorum)
+    four.answer(2, part, FetchSnapshotAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(7, 1), size=5, data=b"abc"))
+    four.answer(act.BOOTSTRAP, asked, FetchAnswer(GOOD, 1, 2, snapshot=OffsetAndEpoch(7, 1)))
+    assert four.raft.role.snapshot.position == 3
+
+
 def test_a_snapshot_below_what_is_committed_here_is_not_fetched(follower):
     """It has nothing to give."""
     one = follower(1, 1)
