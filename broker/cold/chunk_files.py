@@ -53,10 +53,11 @@ class ChunkFiles:
         now_ms: Callable[[], int],
         *,
         admission: ColdAdmission,
+        is_gone: Callable[[Reader], bool] = lambda _reader: False,
         aside: Callable[[Callable[[], None]], object] = lambda run: run(),
     ) -> None:
         self.directory = directory
-        self.books = ChunkCache(limits)
+        self.books = ChunkCache(limits, is_gone=is_gone)
         self.ahead = ReadAhead(limits.cache_bytes)
         self.admission = admission
         self._submit = submit

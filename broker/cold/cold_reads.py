@@ -42,7 +42,9 @@ def open_cold_reads(
         first.integer("stratalog.cache.topic.percent.max"),
         first.integer("stratalog.cache.free.bytes.min"),
     )
-    chunks = ChunkFiles(first.cache_dir, limits, submit, now_ms, admission=admission, aside=aside.submit)
+    chunks = ChunkFiles(
+        first.cache_dir, limits, submit, now_ms, admission=admission, is_gone=is_gone, aside=aside.submit
+    )
     _add_figures(chunks, metrics)
     return chunks
 
@@ -65,6 +67,12 @@ def client_of(reader: Reader) -> Hashable:
         return reader
     connection: Any = reader[0]
     return str(connection.principal), connection.client_id or ""
+
+
+def is_gone(reader: Reader) -> bool:
+    """Whether a reader's connection has ended. The broker's own readers have none."""
+    connection: Any = reader[0] if isinstance(reader, tuple) else None
+    return connection is not None and bool(connection.closed)
 
 
 def _add_figures(chunks: ChunkFiles, metrics: Metrics) -> None:

@@ -260,7 +260,7 @@ class RemotePartition:
         return self._chunks.admission.throttle_ms(reader)
 
     def crossed(self, reader: Reader, offset: int) -> None:
-        """``reader`` reads ``offset`` from the local disk: note whether it came from the archive."""
+        """``reader`` goes on at ``offset`` without the archive: its chunks go, and whether it came from there is noted."""
         if self._streams and (stream := self._streams.pop(reader, None)) is not None:
             self.border_reads += stream.next_offset == offset
             self._chunks.leave(reader)

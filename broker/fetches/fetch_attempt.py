@@ -185,12 +185,12 @@ class FetchAttempt:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if self._is_answered(unified, wanted, answer):
             return 0
-        offset, log = wanted.fetch_offset, unified.log
+        offset, log, reader = wanted.fetch_offset, unified.log, (self.context.connection, unified)
         limit = answer.last_stable_offset if self.committed else answer.high_watermark
         if limit <= offset <= log.log_end_offset and offset >= log.log_start_offset:
+            unified.caught_up(reader, offset)
             return 0  # the usual first look of a reader that has everything: there is nothing to be read yet
         max_bytes = min(wanted.partition_max_bytes, left_bytes)
-        reader = (self.context.connection, unified)
         try:
             read = unified.read(
                 reader,

@@ -161,13 +161,16 @@ class FetchRoute:
         check_reader_epoch(partition, self._leader_epoch, self._version)
         local = partition.log
         self.limit = limit = partition.last_stable_offset if self._committed else partition.high_watermark
+        unified = self.unified
+        reader = self.connection, unified
         if limit <= offset <= local.log_end_offset and offset >= local.log_start_offset:
+            unified.caught_up(reader, offset)
             return LogRead(next_offset=offset) if final else None
         if offset < local.local_log_start_offset:
             raise _NotPlain
-        unified, max_bytes = self.unified, self._max_bytes
+        max_bytes = self._max_bytes
         read = unified.read(
-            (self.connection, unified),
+            reader,
             offset,
             limit=limit,
             max_bytes=max_bytes,

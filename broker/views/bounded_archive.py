@@ -152,7 +152,7 @@ class BoundedArchive:
         return self._inner.throttle_ms(reader)
 
     def crossed(self, reader: Reader, offset: int) -> None:
-        """Do nothing: a view has no records on the local disk."""
+        """The reader has everything up to ``offset``."""
         self._inner.crossed(reader, offset)
 
     def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:

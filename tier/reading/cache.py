@@ -1,7 +1,7 @@
 """The books of the disk cache of archived chunks: who waits for what, what is pinned, what goes next. Pure.
 
 Files are written and removed by others: this class decides. One fill per chunk at a time, however many readers ask.
-A chunk is pinned for a reader until it has been read past, or for 30 s. When more than 80 % of the cache is pinned,
+A chunk is pinned for a reader until it has been read past, the reader is gone, or for 30 s. When more than 80 % of the cache is pinned,
 readers that hold nothing yet are throttled, so that those under way can finish instead of evicting each other; those
 of a topic that has pinned more than its share of the cache wait before that.
 A chunk that was checked longer than 30 s ago counts as missing: filling it again first compares the file's CRC, and
@@ -11,7 +11,7 @@ asks the store only if it is wrong. So does a file that an earlier run left, and
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -29,6 +29,8 @@ __all__ = ["Admission", "CacheLimits", "ChunkCache"]
 _PIN_MS: Final = 30_000
 _CHECK_MS: Final = 30_000
 _PINNED_PERCENT_MAX: Final = 80
+_GONE_LOOK_MS: Final = 1_000
+"""Readers that are gone are looked for so seldom: there may be thousands with pins, and as many that wait for room."""
 _HELD_PERCENT_MAX: Final = 50
 """Share of the cache for chunks that are held for possible readers: present readers need the rest."""
 _INDEXES_KEPT: Final = 256
@@ -86,12 +88,14 @@ class ChunkCache:
         pin_ms: int = _PIN_MS,
         check_ms: int = _CHECK_MS,
         indexes_kept: int = _INDEXES_KEPT,
+        is_gone: Callable[[Reader], bool] = lambda _reader: False,
     ) -> None:
-        """An int limits bytes alone."""
+        """An int limits bytes alone. ``is_gone`` says whether a reader will not come again."""
         self.limits = CacheLimits(limits) if isinstance(limits, int) else limits
         self.limit_bytes = self.limits.cache_bytes
         """Bytes that may be used now: fewer than configured when the disk is nearly full."""
         self._check_ms = check_ms
+        self._is_gone, self._looked_ms = is_gone, -_GONE_LOOK_MS
         self._indexes_kept = indexes_kept
         self._slots: dict[ChunkId, _Slot] = {}
         self._pins = ChunkPins(pin_ms)
@@ -135,9 +139,9 @@ class ChunkCache:
         if slot is None:
             self.misses += 1
             self._expire(now_ms)
-            if not self._pins.reads(reader) and self._is_crowded(share):
-                return Admission.THROTTLED
-            if not self._make_room(length):
+            if not self._may_add(reader, share, length) and not (
+                self._let_gone_go(now_ms) and self._may_add(reader, share, length)
+            ):
                 return Admission.THROTTLED
             slot = self._add(chunk_id, share, length)
         elif slot.filling:
@@ -302,6 +306,20 @@ class ChunkCache:
             if len(self._indexed) > self._indexes_kept:
                 oldest, _ = self._indexed.popitem(last=False)
                 self._slots[oldest].chunk = None
+
+    def _may_add(self, reader: Reader, share: Share, length: int) -> bool:
+        """Whether the reader may have another chunk; there is room for it then."""
+        return (self._pins.reads(reader) or not self._is_crowded(share)) and self._make_room(length)
+
+    def _let_gone_go(self, now_ms: int) -> bool:
+        """End the pins of readers that are gone; whether there were any."""
+        if now_ms - self._looked_ms < _GONE_LOOK_MS:
+            return False
+        self._looked_ms = now_ms
+        gone = [reader for reader in self._pins.readers_of_any() if self._is_gone(reader)]
+        for reader in gone:
+            self.leave(reader)
+        return bool(gone)
 
     def _is_crowded(self, share: Share) -> bool:
         if self.pinned_bytes * 100 > self.limit_bytes * _PINNED_PERCENT_MAX:

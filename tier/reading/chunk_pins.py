@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 from stratalog.tier.reading.remote_log import ChunkId
@@ -60,6 +60,10 @@ class ChunkPins:
     def reads(self, reader: Reader) -> bool:
         """Whether the reader has any pin."""
         return reader in self._chunks
+
+    def readers_of_any(self) -> Iterable[Reader]:
+        """Those with a pin on some chunk."""
+        return self._chunks
 
     def release(self, chunk_id: ChunkId, reader: Reader) -> None:
         """The reader needs the chunk no longer."""

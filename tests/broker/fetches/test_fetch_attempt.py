@@ -1,6 +1,7 @@
 """Shared by all kinds of fetches: reading one partition, and waiting. More in tests/broker/api/test_fetch.py."""
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -70,6 +71,22 @@ def test_a_reader_that_has_everything_reads_nothing(broker, new_batch, monkeypat
     assert partition.aborted_transactions == ([] if isolation_level else None)
     (partition,) = link.call(request(topic_id, offset=3), 18).responses[0].partitions
     assert partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_a_reader_that_has_everything_lets_its_archived_chunks_go(broker, new_batch, isolation_level):
+    """Where a log is archived to its end no local read follows that would. Also by the shortcut that many such requests make."""
+    topic_id = broker.create("t").topic_id
+    broker.append("t", new_batch(b"one"))
+    link, unified, crossings = broker.link(), broker.partition("t"), []
+    unified.remote = SimpleNamespace(crossed=lambda *crossing: crossings.append(crossing))
+    for _ in range(9):
+        crossings.clear()
+        link.call(request(topic_id, offset=1, wait_ms=1, isolation_level=isolation_level), 18)
+        connection = crossings[-1][0][0]
+        assert crossings[-1] == ((connection, unified), 1)
+    assert connection.shortcut is not None
+    unified.remote = None
 
 
 @pytest.mark.parametrize(("remote", "patient"), [("tu", True), ("t", False), ("u", False), ("", False)])

@@ -30,6 +30,9 @@ class Archive:
         """Throttles no reader."""
         return 0
 
+    def crossed(self, _reader, _offset):
+        """Keeps nothing for readers."""
+
     def may_hold(self, _timestamp_ms, _before_offset):
         """Maybe."""
         return True

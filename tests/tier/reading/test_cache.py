@@ -137,6 +137,22 @@ def test_new_streams_are_throttled_when_most_is_pinned():
     assert cache.ask(chunk(20), 10, "new", 0) is Admission.FILL
 
 
+def test_readers_that_are_gone_make_room_for_new_ones():
+    """Their chunks may be evicted. They are looked for once a second at most; those of present readers stay."""
+    gone, looked = set(), []
+    cache = ChunkCache(CacheLimits(100, share_percent=50), is_gone=lambda one: bool(looked.append(one)) or one in gone)
+    for number in range(6):
+        assert cache.ask(chunk(number), 10, number % 3, 0, "t") is Admission.FILL
+        cache.filled(chunk(number), file_of(number), 0)
+    assert cache.ask(chunk(9), 10, "new", 0, "t") is Admission.THROTTLED
+    assert len(looked) == 3
+    gone |= {0, 1}
+    assert cache.ask(chunk(9), 10, "new", 999, "t") is Admission.THROTTLED
+    assert len(looked) == 3
+    assert cache.ask(chunk(9), 10, "new", 1000, "t") is Admission.FILL
+    assert cache.pinned_bytes == 30
+
+
 def test_an_offset_is_looked_up_in_the_sparse_index():
     """The border at or before it, from which the batches are walked."""
     cache = ChunkCache(10)
