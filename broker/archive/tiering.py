@@ -295,7 +295,7 @@ class Tiering:
             archive.close()
         remote = self._remotes.pop(unified, None)
         if remote is not None:
-            self._views.forget(remote)
+            remote.end_reads()
             self._merging.forget(remote)
             self._border_reads += remote.border_reads
         self._comparisons.forget(unified)

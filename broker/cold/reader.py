@@ -265,6 +265,13 @@ class RemotePartition:
             self.border_reads += stream.next_offset == offset
             self._chunks.leave(reader)
 
+    def end_reads(self) -> None:
+        """The partition is not read here any more: nothing is kept for its readers, whose connections may last."""
+        self._views.forget(self)
+        streams, self._streams = self._streams, {}
+        for reader in streams:
+            self._chunks.leave(reader)
+
     def _stream(self, reader: Reader, offset: int) -> RemoteStream:
         """The reader's stream; chunks that it has read past are let go, those of readers long gone too."""
         now_ms = self._now_ms()

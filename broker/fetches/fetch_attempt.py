@@ -188,7 +188,7 @@ class FetchAttempt:
         offset, log, reader = wanted.fetch_offset, unified.log, (self.context.connection, unified)
         limit = answer.last_stable_offset if self.committed else answer.high_watermark
         if limit <= offset <= log.log_end_offset and offset >= log.log_start_offset:
-            unified.caught_up(reader, offset)
+            unified.leave_archive(reader, offset)
             return 0  # the usual first look of a reader that has everything: there is nothing to be read yet
         max_bytes = min(wanted.partition_max_bytes, left_bytes)
         try:
@@ -223,6 +223,7 @@ class FetchAttempt:
         answer.aborted_transactions = None
         if self._elsewhere is not None and (replica := self._elsewhere(unified, offset)) is not None:
             answer.preferred_read_replica = replica
+            unified.leave_archive((self.context.connection, unified), offset)
             return True
         if self.committed:
             answer.aborted_transactions = []

@@ -101,7 +101,7 @@ class RemoteReader(Protocol):
         ...
 
     def crossed(self, reader: object, offset: int) -> None:
-        """``reader`` reads ``offset`` from the local disk, or has everything below; it may have come from the archive."""
+        """``reader`` goes on at ``offset`` without the archive; it may have come from there."""
         ...
 
     def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:
@@ -175,7 +175,7 @@ class UnifiedLog:
                 f"offset {offset} of {self.topic_partition} is outside [{log.log_start_offset}, {log.log_end_offset}]",
             )
         if offset >= limit:
-            self.caught_up(reader, offset)
+            self.leave_archive(reader, offset)
             return LogRead(next_offset=offset)
         if offset < log.local_log_start_offset:
             return self._read_remote(reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch)
@@ -191,14 +191,14 @@ class UnifiedLog:
             if not self._archived(offset):
                 raise missing from damage
             return self._read_remote(reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch)
-        self.caught_up(reader, offset)
+        self.leave_archive(reader, offset)
         found = LogRead(local.parts, local.size_bytes, local.next_offset)
         if committed and local.size_bytes and (entries := log.aborted_transactions(offset, local.next_offset)):
             found.aborted = aborted_entries(entries, offset, local.next_offset)
         return found
 
-    def caught_up(self, reader: object, offset: int) -> None:
-        """The reader has all that it may see below ``offset``: archived chunks are not kept for it any longer."""
+    def leave_archive(self, reader: object, offset: int) -> None:
+        """The reader goes on at ``offset`` on this disk, at another broker, or when more is written: no chunks are kept for it."""
         if self.remote is not None:
             self.remote.crossed(reader, offset)
 

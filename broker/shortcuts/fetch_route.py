@@ -164,7 +164,7 @@ class FetchRoute:
         unified = self.unified
         reader = self.connection, unified
         if limit <= offset <= local.log_end_offset and offset >= local.log_start_offset:
-            unified.caught_up(reader, offset)
+            unified.leave_archive(reader, offset)
             return LogRead(next_offset=offset) if final else None
         if offset < local.local_log_start_offset:
             raise _NotPlain

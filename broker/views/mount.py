@@ -160,6 +160,7 @@ class Mount:
             mounted = self._partitions.pop(TopicPartition(topic.name, number), None)
             if mounted is not None:
                 self._services.partitions.remove_view(mounted.unified)
+                mounted.remote.end_reads()
         await self._services.write((RemoveTopicRecord(topic_id=topic.topic_id),))
 
     def _mounted(self, topic: ArchivedTopic, number: int) -> Mounted:

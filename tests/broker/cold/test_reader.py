@@ -274,6 +274,15 @@ def test_chunks_are_let_go_when_they_were_read_past(rig):
     assert not books._pins.reads("r")
 
 
+def test_chunks_are_let_go_when_the_partition_is_read_here_no_more(rig):
+    """The connections of its readers may last: after a change of the leader nothing else ends their pins."""
+    rig.read(0, 1)
+    books = rig.remote._chunks.books
+    assert books._pins.reads("r")
+    rig.remote.end_reads()
+    assert not books._pins.reads("r")
+
+
 def test_a_reader_that_goes_on_locally_has_crossed_the_border(rig):
     """Counted once; a reader that begins there has not."""
     position = 0

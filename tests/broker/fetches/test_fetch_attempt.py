@@ -89,6 +89,18 @@ def test_a_reader_that_has_everything_lets_its_archived_chunks_go(broker, new_ba
     unified.remote = None
 
 
+def test_a_reader_that_is_sent_elsewhere_lets_its_archived_chunks_go(broker, new_batch, monkeypatch):
+    """It has read the archive here, and goes on at a follower."""
+    topic_id = broker.create("t").topic_id
+    broker.append("t", new_batch(b"one"))
+    unified, crossings = broker.partition("t"), []
+    unified.remote = SimpleNamespace(crossed=lambda reader, offset: crossings.append((reader[1], offset)))
+    monkeypatch.setattr("stratalog.broker.fetches.fetch_attempt.elsewhere", lambda *_asked: lambda *_reader: 7)
+    (partition,) = broker.link().call(request(topic_id, rack_id="b"), 18).responses[0].partitions
+    assert (partition.preferred_read_replica, crossings) == (7, [(unified, 0)])
+    unified.remote = None
+
+
 @pytest.mark.parametrize(("remote", "patient"), [("tu", True), ("t", False), ("u", False), ("", False)])
 def test_a_fetch_answered_from_the_archive_alone_is_patient(broker, new_batch, monkeypatch, remote, patient):
     """One hot partition among them, in whatever place, and the answer is in a hurry; so is a hot one after a cold one."""
