@@ -270,7 +270,11 @@ class Partition:
         return self.follower
 
     def cut_before_damage(self) -> bool:
-        """End the log before what the disk has lost, to copy it again; False if the disk fails, which is reported."""
+        """End the log before what the disk has lost, to copy it again; False if the disk fails, which is reported.
+
+        The role ends first: as a leader the shorter log would have followers that do not know of the next one cut theirs.
+        """
+        self.resign()
         log_, end = self.log, self.log.log_end_offset
         try:
             kept = log_.cut_before_damage(self._clock.wall_ms())

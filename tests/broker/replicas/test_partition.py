@@ -164,6 +164,28 @@ def test_without_a_role_readers_and_writers_are_sent_away(bench, batch):
     assert it.codes()["c"] == 2
 
 
+def test_a_log_is_not_cut_before_damage_while_it_is_led(bench, batch, monkeypatch):
+    """A follower that has not heard of the next leader would cut its own log to this one's end, and acknowledged records with it."""
+    it = bench()
+    for name in "ab":
+        it.append(name, batch())
+    it.disk.write()
+    it.disk.flush()
+    log, seen = it.partition.log, []
+
+    def looks():
+        seen.append((it.partition.leader is not None, log.log_end_offset))
+
+    it.partition.watchers.add(looks)
+    it.partition.end_watchers.add(looks)
+    monkeypatch.setattr(type(log), "cut_before_damage", lambda log, _now_ms: log.truncate_to(1))
+    it.append("c", batch())
+    assert it.partition.cut_before_damage()
+    assert (False, 1) in seen
+    assert (True, 1) not in seen
+    assert it.codes()["c"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_watchers_are_called_when_a_role_begins_and_find_it(bench):
     """A waiting reader looks again, and goes on waiting unless its epoch is over."""
     it = bench()
