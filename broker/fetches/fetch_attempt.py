@@ -274,7 +274,8 @@ class FetchAttempt:
     def _reported(self, unified: UnifiedLog, error: Corrupt | OSError) -> KafkaError:
         """Tell those who look after the disk of a read that failed; what to answer."""
         if isinstance(error, MissingRange):  # it was logged when it was found
-            return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
+            passes = unified.partition.others_have_it  # one of them leads soon; consumers end at CORRUPT_MESSAGE
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR if passes else ErrorCode.CORRUPT_MESSAGE, str(error))
         if isinstance(error, Corrupt):
             self._broker.report_corruption(unified, error)
         else:
