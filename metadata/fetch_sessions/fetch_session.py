@@ -140,8 +140,9 @@ class SessionPartition:
     def note(self, answer: PartitionData) -> None:
         """Remember ``answer`` as reported to the reader."""
         self.told_error = answer.error_code
-        # After an error the watermarks are reported again, so that the reader sees it gone.
-        self.told_high_watermark = _NOT_TOLD if answer.error_code else answer.high_watermark
+        # Marks are reported again after an error, so that the reader sees it gone, and once it has cut its log: it takes none before.
+        is_taken = not answer.error_code and answer.diverging_epoch is None
+        self.told_high_watermark = answer.high_watermark if is_taken else _NOT_TOLD
         self.told_last_stable_offset = answer.last_stable_offset
         self.told_log_start_offset = answer.log_start_offset
 
@@ -248,6 +249,8 @@ class FetchSession:
         if partition is None:
             partition = self.partitions[key] = SessionPartition(self, topic, wanted)
         else:
+            if wanted.current_leader_epoch != partition.wanted.current_leader_epoch:
+                partition.told_high_watermark = _NOT_TOLD  # a follower that begins anew may have lost its mark
             partition.wanted = wanted
         self.dirty[partition] = None
         return partition

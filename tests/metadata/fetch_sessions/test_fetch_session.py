@@ -318,6 +318,29 @@ def test_a_parted_history_is_answered_at_once():
     assert gather(one, world, final=False) is None
 
 
+def test_marks_beside_a_parted_history_are_answered_again():
+    """A follower that cuts its log does not take them: what is left may still part from its leader's."""
+    world, one = World(), session()
+    world.logs["t", 0].high_watermark = 5
+    one.want("t", wanted(0, 5, 99))
+    gather(one, world)
+    one.want("t", wanted(0, 5))
+    assert gather(one, world) == {("t", 0): 0}
+    assert gather(one, world) == {}
+
+
+def test_marks_are_answered_again_in_another_leader_epoch():
+    """The reader may have begun anew with its log as well."""
+    world, one = World(), session()
+    world.logs["t", 0].high_watermark = 5
+    one.want("t", FetchPartition(partition=0, fetch_offset=5, partition_max_bytes=1, current_leader_epoch=3))
+    gather(one, world)
+    one.want("t", FetchPartition(partition=0, fetch_offset=5, partition_max_bytes=1, current_leader_epoch=3))
+    assert gather(one, world) == {}
+    one.want("t", FetchPartition(partition=0, fetch_offset=5, partition_max_bytes=1, current_leader_epoch=4))
+    assert gather(one, world) == {("t", 0): 0}
+
+
 def test_min_bytes_holds_an_answer_back():
     """Watermarks alone do not fill an answer; they leave with it."""
     world, one = World(), session()
