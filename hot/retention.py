@@ -87,13 +87,17 @@ def _expired(
     if retention_ms < 0:
         return None
     count = 0
-    for segment in segments:
+    for number, segment in enumerate(segments, 1):
+        if segment.end_offset > limit_offset:
+            break
+        if segment.size_bytes == 0:
+            if segment.active:
+                break
+            continue  # a range that the disk has lost: no time is known, so it is taken to be as old as what follows
         newest_ms = segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.first_append_ms
-        if segment.size_bytes == 0 and segment.active:
+        if now_ms - newest_ms <= retention_ms:
             break
-        if segment.end_offset > limit_offset or now_ms - newest_ms <= retention_ms:
-            break
-        count += 1
+        count = number
     return _deletion(segments, count, f"{name}={retention_ms}")
 
 

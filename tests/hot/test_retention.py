@@ -38,6 +38,19 @@ def test_an_expired_active_segment_is_frozen_first():
     assert delete(empty, LogConfig(retention_ms=1000)).offset == 20
 
 
+def test_a_range_that_the_disk_has_lost_goes_with_what_follows():
+    """Other replicas may have its records, and take over the log start."""
+    config = LogConfig(retention_ms=1000)
+
+    def lost(*newest_ms):
+        parts = segments(*newest_ms)
+        return [one if one.max_timestamp_ms >= 0 else one._replace(size_bytes=0) for one in parts]
+
+    assert delete(lost(-1, NOW_MS, NOW_MS), config) is None
+    assert delete(lost(1, -1, NOW_MS, NOW_MS), config).offset == 10
+    assert delete(lost(-1, -1, 1, NOW_MS), config).offset == 30
+
+
 def test_records_of_2013_with_retention_off_stay():
     """retention.ms=-1 and retention.bytes=-1 keep everything for ever."""
     old = segments(OF_2013, OF_2013, OF_2013)
