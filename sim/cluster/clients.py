@@ -10,7 +10,8 @@ from sim.actors.readers import Reader
 from sim.actors.transactions import TransactionalProducer
 from sim.cluster.routes import Routed, leader_of
 from sim.model import PartitionModel
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.batch import check_batch, iter_headers
+from stratalog.wire.errors import Corrupt, ErrorCode
 
 __all__ = ["RoutedClassicMember", "RoutedConsumerMember", "RoutedProducer", "RoutedReader", "RoutedTransactions"]
 
@@ -68,7 +69,29 @@ class RoutedReader(Routed, Reader):
         is_news = answer is None or not answer.error_code or self.is_current
         return answer if is_news else None
 
+    def take(self, partition: PartitionModel, position: int, answer: Any) -> tuple[int, list[tuple[int, bytes]]]:
+        """Compare what came with the model; batches that are damaged are asked for again."""
+        if "rot" in self.world.cluster.plan.faults and not _is_sound(
+            answer.records, position, is_dense=not partition.topic.compacted
+        ):
+            return position, []
+        return super().take(partition, position, answer)
+
     async def offset_of(self, partition: PartitionModel, timestamp: int) -> int | None:
         """The leader's answer to ListOffsets; None if it has to be asked again."""
         found = await super().offset_of(partition, timestamp)
         return found if self.is_current else None
+
+
+def _is_sound(records: Any, offset: int, *, is_dense: bool) -> bool:
+    """Whether every batch has its CRC, the first has the offset that was asked for, and each begins where the last ends."""
+    data = memoryview(records) if records is not None else memoryview(b"")
+    try:
+        for position, header in iter_headers(data):
+            check_batch(data, position)
+            if is_dense and not header.base_offset <= offset < header.next_offset:
+                return False
+            offset = header.next_offset
+    except Corrupt:
+        return False
+    return True

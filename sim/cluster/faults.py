@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
+from sim.cluster.bit_rot import BitRot
 from sim.cluster.member import Member
 from sim.cluster.plan import Unclean
 from sim.cluster.surroundings import Surroundings
 from stratalog.metadata.image.topics_image import NO_LEADER, PartitionImage
-from stratalog.wire.batch import iter_headers
 
 __all__ = ["Faults"]
 
 _DOWN_SECONDS: Final = 4.0
 _CUT_SECONDS: Final = 10.0
 _SLOW: Final = 100.0
-_ATTRIBUTES: Final = 21
-"""The place in a batch from which on its CRC covers it."""
+_LOOK_SECONDS: Final = 0.5
+_STARTED_AGAIN: Final = 0.3
+"""The share of the brokers with a changed bit that are killed before anything reads there."""
 
 
 class Faults:
@@ -29,6 +29,7 @@ class Faults:
     def __init__(self, world: Surroundings, dice: random.Random) -> None:
         self._world = world
         self._dice = dice
+        self._rot = BitRot(world, dice)
         self._is_over = False
 
     async def run(self) -> None:
@@ -46,6 +47,8 @@ class Faults:
         world.bucket.heal()
         for member in world.members.values():
             self._well(member)
+        while not self._rot.is_told():  # noqa: ASYNC110 - it looks again itself
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _any(self, *, controllers: bool | None = None) -> Member:
         """Any node, or any of a kind; the active controller more often than another."""
@@ -59,7 +62,17 @@ class Faults:
         self._world.loop.call_later(self._dice.uniform(0, seconds), call, *arguments)
 
     def _may_lose(self, *members: Member) -> bool:
-        """Whether all that is to be kept would still be there without what these machines have; it is then lost.
+        """Whether these machines may lose what they have; it is then lost with their registrations."""
+        if not self._is_kept_without(*members):
+            return False
+        present = self._world.newest_image().brokers.brokers
+        for one in members:
+            if not one.is_controller:
+                one.lost_in = present[one.id].epoch
+        return True
+
+    def _is_kept_without(self, *members: Member) -> bool:
+        """Whether all that is to be kept would still be there without what these machines have.
 
         All replicas are in sync, and the controller hears all brokers. Where eligible replicas are kept under one minimum
         it is enough that fewer machines than that lose something, and that one is left that is in sync or eligible.
@@ -85,8 +98,6 @@ class Faults:
         self._world.heal()
         for one in self._world.members.values():
             self._well(one)
-        for one in brokers:
-            one.lost_in = present[one.id].epoch
         return True
 
     def _states_to_keep(self) -> Iterator[PartitionImage]:
@@ -99,7 +110,8 @@ class Faults:
     def _is_every_loss_told(self) -> bool:
         """Without eligible leader replicas a controller that hears of others first keeps, as the last, who lost its disk."""
         present = self._world.newest_image().brokers.brokers
-        return all(present[one.id].epoch > one.lost_in for one in self._world.members.values() if one.lost_in >= 0)
+        lost = [one for one in self._world.members.values() if one.lost_in >= 0]
+        return self._rot.is_told() and all(present[one.id].epoch > one.lost_in for one in lost)
 
     def _kill(self) -> None:
         member = self._any()
@@ -138,21 +150,19 @@ class Faults:
         member.wipe()
 
     def _damage(self) -> None:
-        """A bit flips in the newest file of a log, where its start looks at every batch."""
+        """A bit flips in the newest file of a log, where its start looks at what was written last."""
         member = self._any(controllers=False)
-        logs = sorted(Path(f"{member.directory}/log").glob("replicated*/*.log"))
-        newest = sorted({log.parent: log for log in logs}.values())
-        if not newest or not self._may_lose(member):
+        if self._is_kept_without(member) and self._rot.flip(member, newest=True) and self._may_lose(member):
+            member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
+            member.kill()
+
+    def _rot_away(self) -> None:
+        """A bit flips in any file of a log, and the broker goes on, or comes back, without knowing."""
+        member = self._any(controllers=False)
+        if not (self._is_kept_without(member) and self._rot.flip(member)):
             return
-        path = self._dice.choice(newest)
-        member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
-        member.kill()
-        batches = list(iter_headers(path.read_bytes()))
-        if batches:
-            at, header = self._dice.choice(batches)
-            position = at + self._dice.randrange(_ATTRIBUTES, header.size_bytes)
-            self._world.trace.note("faults", f"flips a bit of the batch at {header.base_offset} of {member} in {path}")
-            member.disk.flip(str(path), position, self._dice.randrange(8))
+        if self._dice.random() < _STARTED_AGAIN and self._may_lose(member):
+            member.kill()
 
     def _freeze(self) -> None:
         """A process stands still, for less than a session or for more."""
@@ -276,5 +286,6 @@ _KINDS: Final[dict[str, Callable[[Faults], None]]] = {
     "bucket": Faults._bucket,
     "worker": Faults._worker,
     "damage": Faults._damage,
+    "rot": Faults._rot_away,
     "strand": Faults._strand,
 }

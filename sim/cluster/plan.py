@@ -90,7 +90,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     def draw_replicas(cls, dice: random.Random) -> Plan:
         """Draw one about replicas: fewer nodes, which break oftener."""
         kinds = ["kill", "kill", "power", "power", "freeze", "cut", "isolate", "reset", "stop", "wipe", "slow", "clock"]
-        kinds.append("damage")
+        kinds += ["damage", "rot"]
         kind = dice.choice((Kind.PLAIN, Kind.PLAIN, Kind.TIERED, Kind.TIERED, Kind.COMPACTED, Kind.EXPIRING))
         commands = ["elect", "reassign", "minimum", *(["delete"] if kind is not Kind.COMPACTED else [])]
         kinds += ["bucket", "bucket", "worker"] if kind is Kind.TIERED else []

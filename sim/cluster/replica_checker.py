@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from sim.cluster.archives import Archives, batches_of
+from sim.cluster.bit_rot import is_lost
 from sim.cluster.member import Member
 from sim.cluster.plan import Kind
 from sim.cluster.surroundings import Surroundings
@@ -95,7 +96,8 @@ class ReplicaChecker:
         if now.mark > now.end:
             raise Violation(f"{member}: the mark of {name} is {now.mark}, its log ends at {now.end}")
         unclean = self._unclean(partition)
-        if now.mark < before.mark and unclean < 0:
+        is_cut = now.mark == now.end and self._is_given_up(member, partition)
+        if now.mark < before.mark and unclean < 0 and not is_cut:
             raise Violation(f"{member}: the mark of {name} goes back from {before.mark} to {now.mark}")
         known = self._known_mark(partition)
         begins = now.epoch > before.epoch
@@ -104,7 +106,8 @@ class ReplicaChecker:
                 f"{member} leads {name} in epoch {now.epoch} and ends at {now.end}; {known.member} had the mark at "
                 f"{known.offset} in epoch {known.leader_epoch}"
             )
-        if unclean >= 0 and (partition.leader_epoch < unclean or (now.epoch < 0 and now.mark <= before.mark)):
+        is_quiet = now.epoch < 0 and (now.mark <= before.mark or before is _UNSEEN)
+        if unclean >= 0 and (partition.leader_epoch < unclean or is_quiet):
             return  # of a time before the election, or not heard from its leader
         if known is None or now.mark > known.offset or self._is_recovering(partition):
             self._marks[_key(partition)] = _Mark(now.mark, member, partition.leader_epoch)
@@ -124,6 +127,11 @@ class ReplicaChecker:
         """Whether its leader has yet to compare its log with the archive, which wins."""
         state = self._state_of(partition)
         return state is not None and state.leader_recovery is LeaderRecovery.RECOVERING
+
+    def _is_given_up(self, member: Member, partition: Any) -> bool:
+        """Whether its disk has lost some of the log, so that it counts nowhere and copies it again."""
+        state = self._state_of(partition)
+        return state is not None and is_lost(state, member)
 
     def _state_of(self, partition: Any) -> PartitionImage | None:
         topic = self._world.newest_image().topics.by_id.get(partition.topic_id)
@@ -196,6 +204,8 @@ class ReplicaChecker:
             copy = member.replica(partition.topic_partition, partition.topic_id)
             if member is leader or copy is None or not _has_heard_of_losses(leader, member):
                 continue
+            if self._is_given_up(member, copy.partition):
+                continue
             log = copy.partition.log
             end = log.written_offset if log.config.flush_messages > 1 else log.flushed_offset
             if end < mark:
@@ -253,7 +263,9 @@ class ReplicaChecker:
         partition = found.partition
         log = partition.log
         start, end, plan = log.log_start_offset, log.log_end_offset, self._world.plan
-        epochs = tuple(entry for entry in log.leader_epochs.entries if entry.start_offset < end)
+        epochs = tuple(  # one that was copied from inside a batch begins with the batch
+            (one.epoch, max(one.start_offset, start)) for one in log.leader_epochs.entries if one.start_offset < end
+        )
         if plan.kind is Kind.EXPIRING and "clock" in plan.faults:
             start, epochs = 0, ()  # each broker deletes what is old by its own clock
         return _View(

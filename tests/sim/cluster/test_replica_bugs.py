@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sim.cluster.plan import Plan
+from sim.cluster.plan import Kind, Plan
 from stratalog.broker.fetches import replica_read
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.leader import Leader
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replication.in_sync_asking import InSyncAsks
+from stratalog.hot import retention
 from stratalog.hot.log.log import Log
 from stratalog.hot.replica_state import ReplicaState
 from stratalog.hot.state.producer_state import ProducerStateManager
@@ -143,6 +144,29 @@ def a_damaged_replica_goes_on_above_the_damage(patch):
     )
 
 
+def a_damaged_log_is_cut_while_it_is_led(patch):
+    """Followers that know of no other leader yet cut theirs."""
+    real = Partition.cut_before_damage
+
+    def cut(self):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Partition, "resign", lambda _self: None)
+            return real(self)
+
+    patch.setattr(Partition, "cut_before_damage", cut)
+
+
+def a_range_that_a_disk_has_lost_expires_at_once(patch):
+    """Its leader takes the log start over it, and the others delete what is whole there."""
+    real = retention._expired
+
+    def expired(segments, *about):
+        aged = [one if one.active or one.size_bytes else one._replace(size_bytes=1) for one in segments]
+        return real(aged, *about)
+
+    patch.setattr(retention, "_expired", expired)
+
+
 FOUND: dict[Bug, str] = {
     a_follower_cuts_its_log_to_its_high_watermark: "is in sync and cuts|in sync, has|had the mark at|goes back|are gone",
     a_follower_is_counted_before_its_sync: "in sync, has",
@@ -159,6 +183,8 @@ FOUND: dict[Bug, str] = {
     a_reassignment_ends_at_once: "had the mark at|are gone|has no leader|in sync, has",
     a_follower_does_not_learn_of_producers: "producers|is there twice|lies at offset",
     a_damaged_replica_goes_on_above_the_damage: "epochs|bytes|held|log start, mark and end|are in sync|had the mark at",
+    a_damaged_log_is_cut_while_it_is_led: "is in sync and cuts|had the mark at|in sync, has|goes back|are gone",
+    a_range_that_a_disk_has_lost_expires_at_once: "was to be kept|are gone|log start, mark and end",
 }
 """Each bug, and what the promise that finds it says."""
 PLANS: dict[Bug, Plan] = {
@@ -169,6 +195,14 @@ PLANS: dict[Bug, Plan] = {
     the_mark_rises_with_too_few_in_sync: replace(BUSY, faults=("freeze", "kill"), changes=("minimum",)),
     a_reassignment_ends_at_once: replace(BUSY, brokers=4, changes=("reassign",), faults=("kill", "slow")),
     a_damaged_replica_goes_on_above_the_damage: replace(BUSY, faults=("damage",)),
+    a_damaged_log_is_cut_while_it_is_led: replace(BUSY, faults=("rot", "slow"), fault_every=0.7),
+    a_range_that_a_disk_has_lost_expires_at_once: replace(
+        BUSY,
+        kind=Kind.EXPIRING,
+        faults=("rot",),
+        fault_every=0.7,
+        settings=(("log.retention.check.interval.ms", "300"),),
+    ),
     any_replica_is_elected: replace(BUSY, faults=("kill", "slow", "slow", "stop"), fault_every=0.7),
 }
 
