@@ -32,7 +32,15 @@ class RoutedProducer(Routed, IdempotentProducer):
         if code is ErrorCode.NONE:
             base_offset = answer.responses[0].partition_responses[0].base_offset
             self.world.cluster.unclean.acknowledged(partition, base_offset, batch.values)
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._asks_the_leader(partition):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # a leader that was cut off lacks what the next one acknowledged
         return code
+
+    def _asks_the_leader(self, partition: PartitionModel) -> bool:
+        """Whether the broker that was asked leads in the newest image."""
+        cluster = self.world.cluster
+        leader = leader_of(cluster, partition.topic.topic_id, partition.number)[0]
+        return leader >= 0 and self.routes.port == cluster.members[leader].port
 
     async def _attempt(self, partition: PartitionModel, batches: list[Batch]) -> None:
         self.routes.point(leader_of(self.world.cluster, partition.topic.topic_id, partition.number)[0])

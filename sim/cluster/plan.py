@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["Kind", "Plan", "Unclean"]
+__all__ = ["SMALL_ANSWERS", "Kind", "Plan", "Unclean"]
+
+SMALL_ANSWERS: Final = {"replica.fetch.max.bytes": "500", "replica.fetch.response.max.bytes": "1500"}
+"""A follower that was away for a moment needs several answers."""
 
 
 class Kind(Enum):
@@ -172,5 +176,6 @@ def _settings(kind: Kind, dice: random.Random) -> tuple[tuple[str, str], ...]:
         "remote.log.manager.task.retry.backoff.max.ms": str(dice.choice((500, 2000))),
         "stratalog.trash.grace.ms": str(dice.choice((0, 500, 5000))),
         "stratalog.trash.check.interval.ms": str(dice.choice((300, 2000))),
+        **dice.choice(({}, SMALL_ANSWERS)),
     }
     return tuple(settings.items())
