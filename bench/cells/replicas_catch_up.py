@@ -1,6 +1,6 @@
-"""A follower that was away copies a gigabyte; one that has lost its partitions begins from the archive.
+"""A follower that was away copies a gigabyte, also within a throttle; one that has lost its partitions begins from the archive.
 
-Both come back while a producer sends 200 records a second to another topic of the same leader.
+They come back while a producer sends 200 records a second to another topic of the same leader.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from bench.settings import Settings
 from bench.steady_producer import SteadyProducer
 from bench.versus import clients
 from stratalog.client.client import Client
+from stratalog.client.throttles import set_throttle
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["CELLS"]
@@ -30,6 +31,8 @@ _MESSAGE_BYTES: Final = 1024
 _QUIET_SECONDS: Final = 5.0
 _ARCHIVED_SECONDS: Final = 120.0
 _PIECES_A_SYNC: Final = 8
+_THROTTLE_BYTES: Final = 20_000_000
+_THROTTLED_SECONDS: Final = 20.0
 _LOCAL_BYTES: Final = 8 << 20
 _LOCAL_START: Final = -4
 _ARCHIVED_SHARE: Final = 0.97
@@ -47,6 +50,10 @@ _DISK = Line(
     Bound(">=", 0.8),
 )
 _P99 = Line("replicas-catch-up-p99", "produce p99 meanwhile / quiet", Bound("<=", 2.0))
+_THROTTLE = Line(
+    "replicas-throttled", "how far the rate of a follower 1 GB behind is from its throttle of 20 MB/s", Bound("<=", 0.1)
+)
+_THROTTLED_P99 = Line("replicas-throttled-p99", "produce p99 meanwhile / quiet", Bound("<=", 2.0))
 _BYTES = Line("replicas-wiped-bytes", "MB from peers, partition of 1 GB, 97 % archived", Bound("<=", 150.0))
 _TIME = Line("replicas-wiped-time", "time until in sync / that of fetching all", Bound("<=", 0.1))
 
@@ -81,16 +88,28 @@ class _Away:
         """The file bytes that the other nodes have sent."""
         return sum(self.nodes.metric(one, _SENT) for one in self.nodes.node_ids if one != self.follower)
 
-    def _log_bytes(self) -> int:
+    def throttle(self) -> None:
+        """Copy no faster than `_THROTTLE_BYTES` a second, once the follower is back."""
+        with Client(self.nodes.bootstrap) as client:
+            client.refresh([self.topic])
+            replicas = {self.topic: ([f"0:{self.leader}"], [f"0:{self.follower}"])}
+            set_throttle(client, self.nodes.node_ids, _THROTTLE_BYTES, replicas)
+
+    def log_bytes(self) -> int:
+        """The bytes of the partition on the follower's disk."""
         folder = self.nodes.folder / f"node-{self.follower}" / f"{self.topic}-0"
         return sum(one.stat().st_size for one in folder.glob("*.log"))
 
+    def begin(self) -> float:
+        """Start it; when its log began to grow."""
+        before = self.log_bytes()
+        self.nodes.start(self.follower)
+        await_true(lambda: self.log_bytes() > before, "the follower copies something")
+        return time.monotonic()
+
     def back(self) -> tuple[float, float]:
         """Start it; when its log began to grow, and when it was in sync."""
-        before = self._log_bytes()
-        self.nodes.start(self.follower)
-        await_true(lambda: self._log_bytes() > before, "the follower copies something")
-        begun = time.monotonic()
+        begun = self.begin()
         await_true(lambda: self.topics.in_sync(self.topic) == 1, "all replicas are in sync")
         return begun, time.monotonic()
 
@@ -125,6 +144,36 @@ def _catch_up_at(folder: Path) -> list[Outcome]:
         _RATE.outcome(rate / hot, megabytes_per_second=megabytes),
         _DISK.outcome(megabytes * 1e6 / disk, disk_megabytes_per_second=disk / 1e6),
         _P99.outcome(during / before, quiet_ms=before, meanwhile_ms=during),
+    ]
+
+
+def _throttled_at(folder: Path) -> list[Outcome]:
+    with LocalNodes(folder, settings=_SESSION, watched=False) as nodes:
+        nodes.start()
+        nodes.wait_ready()
+        away = _Away(nodes, "behind")
+        quiet = next(one for one in _named_by(away, 12) if away.topics.leader(one) == away.leader)
+        away.throttle()
+        away.stop()
+        away.fill()
+        with SteadyProducer(nodes.bootstrap, quiet, per_second=200.0) as producer:
+            quiet_since = time.monotonic() + 1
+            time.sleep(_THROTTLED_SECONDS)
+            quiet_until = time.monotonic()
+            begun, had_bytes = away.begin(), away.log_bytes()
+            time.sleep(_THROTTLED_SECONDS)
+            took, has_bytes = time.monotonic() - begun, away.log_bytes()
+        before, during = producer.p99_ms(quiet_since, quiet_until), producer.p99_ms(begun, begun + took)
+    rate = (has_bytes - had_bytes) / took
+    print(
+        f"  {rate / 1e6:.1f} MB/s within a throttle of {_THROTTLE_BYTES / 1e6:.0f}, "
+        f"p99 {before:.1f} ms quiet, {during:.1f} ms meanwhile",
+        file=sys.stderr,
+        flush=True,
+    )
+    return [
+        _THROTTLE.outcome(abs(rate / _THROTTLE_BYTES - 1), megabytes_per_second=rate / 1e6),
+        _THROTTLED_P99.outcome(during / before, quiet_ms=before, meanwhile_ms=during),
     ]
 
 
@@ -203,5 +252,6 @@ def _in_folder(settings: Settings, measure: Callable[[Path], list[Outcome]]) -> 
 
 CELLS = (
     Cell("replicas-catch-up", (_RATE, _DISK, _P99), lambda settings: _in_folder(settings, _catch_up_at)),
+    Cell("replicas-throttled", (_THROTTLE, _THROTTLED_P99), lambda settings: _in_folder(settings, _throttled_at)),
     Cell("replicas-wiped", (_BYTES, _TIME), lambda settings: _in_folder(settings, _wiped_at)),
 )
