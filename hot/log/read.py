@@ -35,12 +35,14 @@ def read_slices(
 ) -> LocalRead:
     """Slices from the batch of ``offset`` up to ``end_offset`` (exclusive, a batch border), at most ``max_bytes``.
 
-    Larger only for a first batch that does not fit and ``min_one_batch``. The slices end where a range is missing.
+    Larger only for a first batch that does not fit and ``min_one_batch``. The slices end where a range is missing. Without slices
+    the next offset is that of the call, or ``end_offset`` if no batch begins below it.
     Raises `MissingRange` where they would begin in one, `UnreadableBatch`, and `OSError`.
     """
     parts: list[FileSlice] = []
     size_bytes = 0
     number = segments.floor(offset)
+    is_gap = True
     while number < len(segments) and offset < end_offset and (size_bytes < max_bytes or not parts):
         segment = segments[number]
         number += 1
@@ -53,6 +55,7 @@ def read_slices(
                     raise missing_range(segment)
                 break
             continue
+        is_gap = False
         file = segment.file
         end, border = segment.written_bytes, segment.next_offset
         if end_offset < border:
@@ -67,6 +70,8 @@ def read_slices(
             offset = max(offset, border)
             if number == len(segments) and border != segment.next_offset:  # the end of a segment is known anyway
                 segments.note_border(border, segment, end)
+    if is_gap and max_bytes > 0:
+        offset = max(offset, end_offset)
     return LocalRead(parts, size_bytes, offset)
 
 

@@ -74,10 +74,13 @@ def _batches_end(segment: Segment, border: int) -> int:
 
 
 def _go_on_at(parts: LogParts, offset: int) -> None:
-    """Begin a segment at ``offset``, above the last batch; an active one without any makes room for it."""
+    """Begin a segment at ``offset``, above the last batch; an active one without any makes room for it, but for the first.
+
+    With the first one the local log would start here, and offsets in the gap would be looked for in an archive.
+    """
     segments = parts.segments
     old = segments.active
-    if old.size_bytes:
+    if old.size_bytes or len(segments) == 1:
         parts.tail.begin_segment(offset)
         parts.tail.write()
         return

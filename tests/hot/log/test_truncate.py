@@ -60,6 +60,26 @@ def test_truncation_into_a_gap_ends_the_log_at_the_offset(bench, make_batch):
         assert [header.base_offset for header in bench.headers(log)] == [0, 10]
 
 
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_a_gap_at_the_start_of_the_log_is_read_on_over(bench, make_batch, clean):
+    """The cleaner may leave nothing below the offset to which a log is cut; the log starts where it started."""
+    log = bench.open(COMPACTED)
+    log.append_as_follower(memoryview(make_batch(20, 2)), leader_epoch=0, now_ms=0)
+    log.sync()
+    log.truncate_to(10)
+    bench.append(log, 2)
+    log.sync()
+    for _ in range(2):
+        assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 0, 12)
+        for offset in (0, 5, 10):
+            read = log.read(offset, max_bytes=1 << 20, max_offset=12)
+            assert (read.size_bytes > 0, read.next_offset) == (True, 12)
+        flushed = log.flushed_offset
+        (log.close if clean else log.abandon)()
+        log = bench.open(COMPACTED, clean=clean, recovery_point=flushed)
+    assert log.missing_ranges() == []
+
+
 @st.composite
 def gapped(draw):
     """Batches as ``(base offset, count, epoch, producer)``, some behind a gap, some behind a roll."""
