@@ -152,6 +152,8 @@ class Faults:
     def _damage(self) -> None:
         """A bit flips in the newest file of a log, where its start looks at what was written last."""
         member = self._any(controllers=False)
+        if self._is_alone(member):
+            return  # the end of an only log is cut as one that was torn
         if self._is_kept_without(member) and self._rot.flip(member, newest=True) and self._may_lose(member):
             member.down_seconds = self._dice.uniform(0, _DOWN_SECONDS)
             member.kill()
@@ -215,15 +217,17 @@ class Faults:
 
     def _is_alone(self, leader: Member) -> bool:
         """Whether it leads a partition of the clients' topics without another one in sync."""
+        return any(state.in_sync_replicas == (leader.id,) for state in self._states())
+
+    def _states(self) -> Iterator[PartitionImage]:
+        """The partitions of the clients' topics."""
         topics = self._world.newest_image().topics.by_id
-        found = [topics[one].partitions.values() for one in self._world.model.topics if one in topics]
-        return any(state.in_sync_replicas == (leader.id,) for states in found for state in states)
+        for topic_id in self._world.model.topics:
+            yield from topics[topic_id].partitions.values() if topic_id in topics else ()
 
     def _any_leader(self) -> Member | None:
         """The leader of any partition of the clients' topics."""
-        topics = self._world.newest_image().topics.by_id
-        found = [topics[one].partitions.values() for one in self._world.model.topics if one in topics]
-        leaders = sorted({state.leader for states in found for state in states} - {NO_LEADER})
+        leaders = sorted({state.leader for state in self._states()} - {NO_LEADER})
         return self._world.members[self._dice.choice(leaders)] if leaders else None
 
     def _end_stranded(self, leader: Member) -> None:
