@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -13,9 +13,13 @@ from stratalog.cli.cluster.run import Outcome, Run
 from stratalog.cli.command import broker_options, command
 from stratalog.cli.output import ExitCode, json_option, note, reports_errors, write_json
 from stratalog.cli.quantities import SIZE_BYTES
+from stratalog.client.admin import describe_topic_configs
 from stratalog.client.client import Client
 
 __all__ = ["decommission", "rebalance"]
+
+_MINIMUM: Final = "min.insync.replicas"
+_A_REQUEST: Final = 500
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -132,6 +136,7 @@ def _carry_out(
             write_json({"plan": plan_document(plan, throttle)})
         else:
             write_plan(plan, throttle)
+        _tell_short_topics(client, plan)
         if dry_run:
             return
         run = Run(client, plan, at_once=at_once, throttle=throttle, say=note, sleep=time.sleep)
@@ -141,6 +146,24 @@ def _carry_out(
             note(f"Interrupted: {run.progress}. Moves that have begun go on; the same command goes on from there.")
             raise SystemExit(int(ExitCode.FAILED)) from None
     _tell(outcome, plan, as_json=as_json)
+
+
+def _tell_short_topics(client: Client, plan: Plan) -> None:
+    """Name the topics that get fewer replicas and take no writes then while one of them is away."""
+    left = {move.partition.topic: len(move.target) for move in plan.moves if len(move.target) < len(move.replicas)}
+    if not left:
+        return
+    names, minimum = sorted(left), dict[str, int]()
+    for start in range(0, len(names), _A_REQUEST):
+        settings = describe_topic_configs(client, names[start : start + _A_REQUEST], keys=[_MINIMUM])
+        minimum |= {name: int(rows[0].value or 1) for name, rows in settings.items() if rows}
+    short = [name for name in names if minimum.get(name, 1) >= left[name]]
+    if short:
+        more = f" and {len(short) - LISTED_MAX} more" if len(short) > LISTED_MAX else ""
+        note(
+            f"With so few replicas, writes with acks=all to {', '.join(short[:LISTED_MAX])}{more} are refused while a replica is "
+            f"away: {_MINIMUM} is {minimum[short[0]]} of {left[short[0]]} for {short[0]}. Lower it, or keep more replicas."
+        )
 
 
 def _tell(outcome: Outcome, plan: Plan, *, as_json: bool) -> None:

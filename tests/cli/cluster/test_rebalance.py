@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from stratalog.cli.main import cli
-from stratalog.client.admin import create_topic
+from stratalog.client.admin import alter_topic_configs, create_topic
 from stratalog.client.client import Client
 from stratalog.client.reassignments import list_reassignments
 from stratalog.client.throttles import throttled_topics
@@ -142,6 +142,13 @@ def test_partitions_get_more_replicas_and_fewer(cluster):
     cluster.make("u", 3, 1)
     cluster.run("rebalance", "--replication-factor", "3", "--topic", "u", "--execute")
     assert cluster.replicas() == {"t": {2}, "u": {3}}
+    with Client(cluster.bootstrap) as client:
+        alter_topic_configs(client, "u", set_to={"min.insync.replicas": "2"})
+    short = cluster.run("rebalance", "-r", "2", "--topic", "u", "--dry-run").stderr
+    assert "acks=all to u are refused while a replica is away: min.insync.replicas is 2 of 2 for u" in short
+    with Client(cluster.bootstrap) as client:
+        alter_topic_configs(client, "u", set_to={}, delete=["min.insync.replicas"])
+    assert "are refused" not in cluster.run("rebalance", "-r", "2", "--topic", "u", "--dry-run").stderr
     cluster.run("rebalance", "--replication-factor", "1", "--execute")
     assert cluster.replicas() == {"t": {1}, "u": {1}}
     refused = cluster.run("rebalance", "-r", "5", "--dry-run", code=2).stderr
