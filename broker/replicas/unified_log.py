@@ -104,6 +104,10 @@ class RemoteReader(Protocol):
         """``reader`` goes on at ``offset`` without the archive; it may have come from there."""
         ...
 
+    def end_reads(self) -> None:
+        """The partition is read here no longer: nothing is kept for its readers."""
+        ...
+
     def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:
         """Whether the manifest admits a record at or after this time below ``before_offset``."""
         ...

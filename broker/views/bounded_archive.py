@@ -144,6 +144,7 @@ class BoundedArchive:
         """Cached batches, or None while they are being fetched; those of the tail at once. Raises `KafkaError`."""
         tail = self._tail
         if tail is not None and offset >= tail.tail.base:
+            self._inner.crossed(reader, offset)
             return tail.read(offset, max_bytes, min_one_batch=min_one_batch)
         return self._inner.read(reader, offset, max_bytes, min_one_batch=min_one_batch)
 
@@ -154,6 +155,10 @@ class BoundedArchive:
     def crossed(self, reader: Reader, offset: int) -> None:
         """The reader has everything up to ``offset``."""
         self._inner.crossed(reader, offset)
+
+    def end_reads(self) -> None:
+        """The view is shown no longer."""
+        self._inner.end_reads()
 
     def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:
         """Whether the view may hold a record at or after this time."""

@@ -237,6 +237,8 @@ class Views:
         del self._names[view.topic.topic_id]
         for unified in view.partitions:
             self._services.partitions.remove_view(unified)
+            if unified.remote is not None:
+                unified.remote.end_reads()
 
     def _now_ms(self) -> int:
         return int(self._services.clock.monotonic() * 1000)

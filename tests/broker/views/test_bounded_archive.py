@@ -99,6 +99,19 @@ def test_from_every_offset_everything_below_the_end_is_read_and_no_more(rig, end
         assert offset == end
 
 
+def test_chunks_are_let_go_in_the_tail_and_with_the_view(rig):
+    """Nothing else would end their pins for half a minute."""
+    archive, pins = rig.open(20), rig.chunks.books._pins
+    read(archive, 0, 1)
+    assert pins.reads("r")
+    read(archive, 19)
+    assert not pins.reads("r")
+    read(archive, 0, 1)
+    assert pins.reads("r")
+    archive.end_reads()
+    assert not pins.reads("r")
+
+
 def test_the_tail_keeps_to_limits(rig):
     """One batch at a time where that is all that fits; nothing where not even one must be given."""
     archive = rig.open(11)
