@@ -42,7 +42,6 @@ def read_slices(
     parts: list[FileSlice] = []
     size_bytes = 0
     number = segments.floor(offset)
-    is_gap = True
     while number < len(segments) and offset < end_offset and (size_bytes < max_bytes or not parts):
         segment = segments[number]
         number += 1
@@ -55,7 +54,6 @@ def read_slices(
                     raise missing_range(segment)
                 break
             continue
-        is_gap = False
         file = segment.file
         end, border = segment.written_bytes, segment.next_offset
         if end_offset < border:
@@ -70,9 +68,14 @@ def read_slices(
             offset = max(offset, border)
             if number == len(segments) and border != segment.next_offset:  # the end of a segment is known anyway
                 segments.note_border(border, segment, end)
-    if is_gap and max_bytes > 0:
+    if not parts and _is_gap(segments, offset):
         offset = max(offset, end_offset)
     return LocalRead(parts, size_bytes, offset)
+
+
+def _is_gap(segments: SegmentList, offset: int) -> bool:
+    """Whether no batch has a record at or above ``offset``, though the log does not end there."""
+    return all(_begin(segment, offset) >= segment.written_bytes for segment in segments[segments.floor(offset) :])
 
 
 def _begin(segment: Segment, offset: int) -> int:
