@@ -68,14 +68,13 @@ def read_slices(
             offset = max(offset, border)
             if number == len(segments) and border != segment.next_offset:  # the end of a segment is known anyway
                 segments.note_border(border, segment, end)
-    if not parts and _is_gap(segments, offset):
-        offset = max(offset, end_offset)
-    return LocalRead(parts, size_bytes, offset)
+    return LocalRead(parts, size_bytes, offset if parts else _behind_gap(segments, offset, end_offset))
 
 
-def _is_gap(segments: SegmentList, offset: int) -> bool:
-    """Whether no batch has a record at or above ``offset``, though the log does not end there."""
-    return all(_begin(segment, offset) >= segment.written_bytes for segment in segments[segments.floor(offset) :])
+def _behind_gap(segments: SegmentList, offset: int, end_offset: int) -> int:
+    """``end_offset`` if no batch has a record at or above ``offset``, though the log does not end there; else ``offset``."""
+    behind = segments[segments.floor(offset) :]
+    return max(offset, end_offset) if all(_begin(one, offset) >= one.written_bytes for one in behind) else offset
 
 
 def _begin(segment: Segment, offset: int) -> int:
