@@ -100,7 +100,7 @@ def test_from_every_offset_everything_below_the_end_is_read_and_no_more(rig, end
 
 
 def test_chunks_are_let_go_in_the_tail_and_with_the_view(rig):
-    """Nothing else would end their pins for half a minute."""
+    """Their pins would last half a minute."""
     archive, pins = rig.open(20), rig.chunks.books._pins
     read(archive, 0, 1)
     assert pins.reads("r")
