@@ -5,9 +5,7 @@
     answer of the leader --> take --> log --> DirectoryWriter --> on_written, on_flushed --> taken: fetch on from here
 
 A follower asks for more when the last records are as durable as the topic demands: with sync on ack, on the disk. So the
-offset that it asks for tells the leader what would survive a power cut here. Below the high watermark that this leader has told it
-the offset counts for nothing, neither for a mark nor for the in-sync set. There a follower that has much to copy asks for more
-while the disk still syncs what came last. Where its history parts from the leader's it
+offset that it asks for tells the leader what would survive a power cut here. Where its history parts from the leader's it
 cuts its log by leader epochs, never to its high watermark (KIP-101, KIP-279). Taken down, it takes nothing any more.
 """
 
@@ -66,8 +64,6 @@ class Follower:
         self.epoch = leader_epoch
         self._outcome: Outcome | None = None
         self._leader_high_watermark = -1
-        self._taken_from = 0
-        """The log end before the last records came."""
         self._ended = False
 
     @property
@@ -96,17 +92,11 @@ class Follower:
         return self._durable_offset >= self._log.log_end_offset
 
     @property
-    def _is_below_mark(self) -> bool:
-        """Whether the whole log is written and ends below what the leader said to be committed: no fetch there counts."""
-        end = self._log.log_end_offset
-        return end < self._leader_high_watermark and self._log.written_offset >= end
-
-    @property
     def position(self) -> LogPosition:
-        """Where to fetch on: the end of the part of the log that is as durable as the topic demands, below the mark that of all."""
+        """The end of the part of the log that is as durable as the topic demands: its leader counts what lies below."""
         log_ = self._log
         offset, last_epoch = log_.log_end_offset, log_.leader_epochs.latest_epoch
-        if self._durable_offset < offset and not self._is_below_mark:
+        if self._durable_offset < offset:
             offset = max(self._durable_offset, log_.log_start_offset)
             before = log_.leader_epochs.epoch_for(offset - 1) if offset else None
             last_epoch = -1 if before is None else before
@@ -220,7 +210,6 @@ class Follower:
             self._partition.directory.sync(self._partition)
 
     def _append(self, records: memoryview) -> None:
-        self._taken_from = self._log.log_end_offset
         self._begin_within(records)
         info = self._log.append_as_follower(records, leader_epoch=self.epoch, now_ms=self._clock.wall_ms())
         if info is not None:
@@ -293,22 +282,14 @@ class Follower:
         self._outcome = None
 
     def _settle(self) -> None:
-        self._advance()
         outcome = self._outcome
-        if outcome is None or not (self.is_durable or self._may_ask_ahead):
+        if outcome is None or not self.is_durable:
             return
         self._outcome = None
-        outcome.taken(self, self.position)
-
-    @property
-    def _may_ask_ahead(self) -> bool:
-        """Whether nothing but the last records waits for the disk, and no fetch behind them counts."""
-        return self._is_below_mark and self._durable_offset >= self._taken_from
-
-    def _advance(self) -> None:
-        high_watermark = min(self._leader_high_watermark, self._durable_offset, self._log.log_end_offset)
-        if not self._ended and high_watermark > self._partition.high_watermark:
+        high_watermark = min(self._leader_high_watermark, self._log.log_end_offset)
+        if high_watermark > self._partition.high_watermark:
             self._partition.advance(high_watermark)
+        outcome.taken(self, self.position)
 
     def _refuse(self) -> None:
         outcome, self._outcome = self._outcome, None

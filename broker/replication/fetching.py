@@ -2,8 +2,7 @@
 
 One request is in flight at a time. The next one leaves when all that the answer brought is in the logs, as durable as their
 topics demand: with sync on ack, on the disk. So a leader may take the offset that is asked for as what the follower will
-still have after a power cut, also of a partition that the request does not name, because its session repeats it (KIP-227). A role
-may take its records earlier where that offset counts for nothing (`stratalog.broker.replicas.follower`).
+still have after a power cut, also of a partition that the request does not name, because its session repeats it (KIP-227).
 
 A partition that the leader refuses, or whose records cannot be taken, rests and leaves the session meanwhile; it holds up no
 other. So does one that is moved into its leader's log, for that may wait for a bucket that does not answer, and one that is

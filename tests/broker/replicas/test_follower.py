@@ -83,58 +83,6 @@ def test_with_sync_on_ack_more_is_asked_for_when_the_records_are_on_the_disk(ben
     assert bench.partition.high_watermark == 2
 
 
-def test_below_the_mark_of_its_leader_more_is_asked_for_while_the_disk_syncs(bench, heard):
-    """A fetch there counts for nothing. One answer may wait for the disk, not two; and the own mark waits for it."""
-    role = bench.partition.follower
-    role.take(data(batch(0, 3), high_watermark=7), heard)
-    assert heard.told == []
-    bench.disk.write()
-    assert (heard.told, bench.partition.high_watermark) == ([("taken", 3, 5, 0)], 0)
-    role.take(data(batch(3, 3), high_watermark=7), heard)
-    bench.disk.write()
-    assert len(heard.told) == 1
-    bench.disk.flush()
-    assert (heard.told[1:], bench.partition.high_watermark) == ([("taken", 6, 5, 0)], 6)
-
-
-@pytest.mark.parametrize("mark", [3, 2, 0])
-def test_from_the_mark_on_a_fetch_waits_for_the_disk(bench, heard, mark):
-    """It may raise the mark, or let the follower join: nothing may be lost then."""
-    role = bench.partition.follower
-    role.take(data(batch(0), high_watermark=9), heard)
-    bench.disk.write()
-    bench.disk.flush()
-    assert heard.told == [("taken", 1, 5, 0)]
-    role.take(data(batch(1, 2), high_watermark=mark), heard)
-    bench.disk.write()
-    assert len(heard.told) == 1
-    bench.disk.flush()
-    assert heard.told[1:] == [("taken", 3, 5, 0)]
-
-
-def test_a_mark_counts_in_its_own_epoch_alone(bench, heard):
-    """The next leader may have a lower one for a while, or for ever after an unclean election."""
-    bench.partition.follower.take(data(batch(0, 3), high_watermark=7), heard)
-    bench.partition.follow(LEADER, 6)
-    bench.disk.write()
-    bench.partition.follower.settle(heard)
-    assert heard.told == []
-    assert bench.partition.follower.position.offset == 0
-    bench.disk.flush()
-    assert heard.told == [("taken", 3, 5, 0)]
-
-
-def test_an_answer_refused_below_the_mark_is_asked_for_behind_the_file_end(bench, heard):
-    """Not behind what is on the disk: those records are there already."""
-    role = bench.partition.follower
-    role.take(data(batch(0, 3), high_watermark=7), heard)
-    bench.disk.write()
-    damaged = bytearray(batch(3))
-    damaged[-1] ^= 1
-    role.take(data(bytes(damaged), high_watermark=7), heard)
-    assert heard.told[1:] == [("refused", 3, 5, 0)]
-
-
 def test_without_sync_on_ack_the_file_is_enough(tmp_path, heard):
     """Kafka's page-cache mode."""
     bench = following(str(tmp_path / "t-0"), flush_messages=LONG_MAX)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sim.cluster.plan import SMALL_ANSWERS, Kind, Plan
+from sim.cluster.plan import Kind, Plan
 from stratalog.broker.fetches import replica_read
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.leader import Leader
@@ -35,15 +35,6 @@ def a_follower_cuts_its_log_to_its_high_watermark(patch):
 def a_follower_is_counted_before_its_sync(patch):
     """It asks for more when the records are in its file."""
     patch.setattr(Follower, "_durable_offset", property(lambda self: self._log.written_offset))
-
-
-def a_follower_asks_at_the_mark_before_its_sync(patch):
-    """Below the mark nothing counts; at the mark it may join."""
-
-    def at_the_mark(self):
-        return self._log.log_end_offset <= self._leader_high_watermark and not self._log.queued_bytes
-
-    patch.setattr(Follower, "_is_below_mark", property(at_the_mark))
 
 
 def a_leader_counts_the_smaller_set_at_once(patch):
@@ -179,7 +170,6 @@ def a_range_that_a_disk_has_lost_expires_at_once(patch):
 FOUND: dict[Bug, str] = {
     a_follower_cuts_its_log_to_its_high_watermark: "is in sync and cuts|in sync, has|had the mark at|goes back|are gone",
     a_follower_is_counted_before_its_sync: "in sync, has",
-    a_follower_asks_at_the_mark_before_its_sync: "in sync, has",
     a_leader_counts_the_smaller_set_at_once: "in sync, has|had the mark at|goes back|are gone",
     a_follower_appends_without_a_cut: "bytes|held|epochs|offsets|cannot be appended|goes back|had the mark|are in sync",
     a_broker_that_lost_its_disk_stays_in_sync: "in sync, has|had the mark at|goes back|are gone|its log ends at",
@@ -199,7 +189,6 @@ FOUND: dict[Bug, str] = {
 """Each bug, and what the promise that finds it says."""
 PLANS: dict[Bug, Plan] = {
     a_broker_that_lost_its_disk_stays_in_sync: replace(BUSY, faults=("slow", "slow", "wipe"), fault_every=0.7),
-    a_follower_asks_at_the_mark_before_its_sync: replace(BUSY, settings=tuple(SMALL_ANSWERS.items())),
     an_idle_follower_never_joins_again: replace(BUSY, faults=("freeze",), fault_seconds=20.0),
     latest_is_told_before_the_epoch_is_established: replace(BUSY, faults=("kill", "stop"), readers=3),
     a_follower_does_not_take_the_log_start: replace(BUSY, faults=("reset",), changes=("delete",)),
