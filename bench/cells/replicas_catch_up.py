@@ -156,6 +156,7 @@ def _throttled_at(folder: Path) -> list[Outcome]:
         away.throttle()
         away.stop()
         away.fill()
+        os.sync()  # the other follower's pages would else be written in the quiet time
         with SteadyProducer(nodes.bootstrap, quiet, per_second=200.0) as producer:
             quiet_since = time.monotonic() + 1
             time.sleep(_THROTTLED_SECONDS)
