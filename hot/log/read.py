@@ -73,8 +73,10 @@ def read_slices(
 
 def _behind_gap(segments: SegmentList, offset: int, end_offset: int) -> int:
     """``end_offset`` if no batch has a record at or above ``offset``, though the log does not end there; else ``offset``."""
+    if offset >= end_offset:
+        return offset
     behind = segments[segments.floor(offset) :]
-    return max(offset, end_offset) if all(_begin(one, offset) >= one.written_bytes for one in behind) else offset
+    return end_offset if all(_begin(one, offset) >= one.written_bytes for one in behind) else offset
 
 
 def _begin(segment: Segment, offset: int) -> int:
