@@ -114,12 +114,17 @@ class _Away:
         return begun, time.monotonic()
 
 
+def _begun(nodes: LocalNodes) -> tuple[_Away, str]:
+    """The follower that will be away, and a topic of the same leader to write to meanwhile."""
+    nodes.start()
+    nodes.wait_ready()
+    away = _Away(nodes, "behind")
+    return away, next(one for one in _named_by(away, 12) if away.topics.leader(one) == away.leader)
+
+
 def _catch_up_at(folder: Path) -> list[Outcome]:
     with LocalNodes(folder, settings=_SESSION, watched=False) as nodes:
-        nodes.start()
-        nodes.wait_ready()
-        away = _Away(nodes, "behind")
-        quiet = next(one for one in _named_by(away, 12) if away.topics.leader(one) == away.leader)
+        away, quiet = _begun(nodes)
         away.stop()
         away.fill()
         hot = clients.run(clients.start("consume", nodes.bootstrap, away.topic, _MESSAGES))["per_second"]
@@ -149,10 +154,7 @@ def _catch_up_at(folder: Path) -> list[Outcome]:
 
 def _throttled_at(folder: Path) -> list[Outcome]:
     with LocalNodes(folder, settings=_SESSION, watched=False) as nodes:
-        nodes.start()
-        nodes.wait_ready()
-        away = _Away(nodes, "behind")
-        quiet = next(one for one in _named_by(away, 12) if away.topics.leader(one) == away.leader)
+        away, quiet = _begun(nodes)
         away.throttle()
         away.stop()
         away.fill()

@@ -68,7 +68,7 @@ class BitRot:
         return self._dice.randrange(_HEADER_BYTES, header.size_bytes)
 
     def is_told(self) -> bool:
-        """Whether the controller has heard of every damaged log that is there. Has a consumer read where it has not."""
+        """Whether the controller has heard of every damaged log that is there; where it has not, reads there as a consumer."""
         self._spots = [one for one in self._spots if not self._is_over(one)]
         for one in self._spots:
             process = one.member.process
