@@ -16,6 +16,7 @@ from typing import Final
 from bench.cell import Cell, Line
 from bench.local_nodes import LocalNodes
 from bench.outcome import Bound, Outcome
+from bench.plain_files import appended_p99_ms, synced_rate
 from bench.replicated import Replicated, await_true
 from bench.settings import Settings
 from bench.steady_producer import SteadyProducer
@@ -30,7 +31,10 @@ _MESSAGES: Final = 1_000_000
 _MESSAGE_BYTES: Final = 1024
 _QUIET_SECONDS: Final = 5.0
 _ARCHIVED_SECONDS: Final = 120.0
-_PIECES_A_SYNC: Final = 8
+_SYNC_BYTES: Final = 8 << 20
+"""A follower that is behind asks for half as much; the rest is the file's advantage."""
+_RECORD_SYNC_BYTES: Final = 1 << 20
+"""A throttled follower asks for this much at a time."""
 _THROTTLE_BYTES: Final = 20_000_000
 _THROTTLED_SECONDS: Final = 20.0
 _LOCAL_BYTES: Final = 8 << 20
@@ -134,21 +138,22 @@ def _catch_up_at(folder: Path) -> list[Outcome]:
             quiet_until = time.monotonic()
             begun, ended = away.back()
         before, during = producer.p99_ms(quiet_since, quiet_until), producer.p99_ms(begun, ended)
-        disk = _disk_rate(folder)
+        disk = synced_rate(folder, _MESSAGES * _MESSAGE_BYTES, _SYNC_BYTES)
+        files = _p99_of_files(folder, _SYNC_BYTES // 2)
     took = ended - begun
     rate = _MESSAGES / took
     megabytes = rate * _MESSAGE_BYTES / 1e6
     print(
         f"  in sync after {took:.2f} s ({megabytes:.0f} MB/s), hot read {hot * _MESSAGE_BYTES / 1e6:.0f} MB/s, "
         f"disk {disk / 1e6:.0f} MB/s, "
-        f"p99 {before:.1f} ms quiet, {during:.1f} ms meanwhile",
+        f"p99 {before:.1f} ms quiet, {during:.1f} ms meanwhile, plain files {files:.1f} times",
         file=sys.stderr,
         flush=True,
     )
     return [
         _RATE.outcome(rate / hot, megabytes_per_second=megabytes),
         _DISK.outcome(megabytes * 1e6 / disk, disk_megabytes_per_second=disk / 1e6),
-        _P99.outcome(during / before, quiet_ms=before, meanwhile_ms=during),
+        _P99.outcome(during / before, quiet_ms=before, meanwhile_ms=during, plain_files=files),
     ]
 
 
@@ -167,31 +172,25 @@ def _throttled_at(folder: Path) -> list[Outcome]:
             time.sleep(_THROTTLED_SECONDS)
             took, has_bytes = time.monotonic() - begun, away.log_bytes()
         before, during = producer.p99_ms(quiet_since, quiet_until), producer.p99_ms(begun, begun + took)
+        away.nodes.terminate(away.follower)
+        files = _p99_of_files(folder, _RECORD_SYNC_BYTES, _THROTTLE_BYTES)
     rate = (has_bytes - had_bytes) / took
     print(
         f"  {rate / 1e6:.1f} MB/s within a throttle of {_THROTTLE_BYTES / 1e6:.0f}, "
-        f"p99 {before:.1f} ms quiet, {during:.1f} ms meanwhile",
+        f"p99 {before:.1f} ms quiet, {during:.1f} ms meanwhile, plain files {files:.1f} times",
         file=sys.stderr,
         flush=True,
     )
     return [
         _THROTTLE.outcome(abs(rate / _THROTTLE_BYTES - 1), megabytes_per_second=rate / 1e6),
-        _THROTTLED_P99.outcome(during / before, quiet_ms=before, meanwhile_ms=during),
+        _THROTTLED_P99.outcome(during / before, quiet_ms=before, meanwhile_ms=during, plain_files=files),
     ]
 
 
-def _disk_rate(folder: Path) -> float:
-    """Bytes a second of a plain file of as many bytes, on the same disk, synced as often as a follower has a chunk."""
-    path, piece = folder / "limit", os.urandom(1 << 20)
-    begun = time.monotonic()
-    with path.open("wb", buffering=0) as file:
-        for number in range(1, _MESSAGES * _MESSAGE_BYTES // len(piece) + 1):
-            file.write(piece)
-            if number % _PIECES_A_SYNC == 0:
-                os.fdatasync(file.fileno())
-        os.fdatasync(file.fileno())
-    path.unlink()
-    return _MESSAGES * _MESSAGE_BYTES / (time.monotonic() - begun)
+def _p99_of_files(folder: Path, sync_bytes: int, rate: float | None = None) -> float:
+    """How many times longer plain files take for a record beside a copy than without it, on the same disk."""
+    quiet = appended_p99_ms(folder, _QUIET_SECONDS)
+    return appended_p99_ms(folder, _QUIET_SECONDS, sync_bytes=sync_bytes, rate=rate) / quiet
 
 
 def _named_by(away: _Away, count: int) -> list[str]:

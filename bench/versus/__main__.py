@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     settings = Settings(seconds=given.seconds, repetitions=given.repetitions)
     kafka_jars()
     touch_memory(_TOUCHED_BYTES)
-    where = "disk" if given.on_disk else "memory"
+    where = "disk" if given.on_disk or _ON_DISK.issuperset(chosen) else "memory"
     outcomes = _run(chosen, settings, settings.disk if given.on_disk else settings.memory)
     keep(outcomes, where)
     print(table(outcomes, f"stratalog beside Apache Kafka, logs in {where}"))

@@ -12,7 +12,7 @@ dropped. Sources: Kafka's ``AbstractFetcherThread``, ``FetchSessionHandler``; KI
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, inf
 from typing import Final
 
@@ -59,7 +59,7 @@ _REST_FIRST_MS: Final = 20
 _NO_SESSION: Final = 0
 
 _SHARE_BYTES_MAX: Final = 4 << 20
-"""The most that one partition may bring where few are copied: as much as a leader writes before it syncs, so both sync as often."""
+"""The most that one partition may bring where few have news: as much as a leader writes before it syncs, so both sync as often."""
 
 
 _WAIT_MOVING_MS: Final = 20
@@ -80,7 +80,7 @@ class FetchLimits(Struct, frozen=True, kw_only=True):
     """``replica.fetch.backoff.ms``: the longest pause after a failure."""
 
     def bytes_of_one(self, count: int) -> int:
-        """The bytes to ask of one of ``count`` partitions: its share of an answer, if that is more than its own limit."""
+        """The bytes to ask of one of ``count`` partitions with news: its share of an answer, if that is more than its own limit."""
         return max(self.partition_max_bytes, min(_SHARE_BYTES_MAX, self.max_bytes // max(count, 1)))
 
 
@@ -350,9 +350,10 @@ class Fetching:
             return wait_ms
         return min(wait_ms, max(1, ceil(self._throttled.look_at_ms - now_ms)))
 
-    def _request(self, named: Iterable[PartitionKey], gone: Iterable[PartitionKey], now_ms: int) -> FetchRequest:
+    def _request(self, named: Sequence[PartitionKey], gone: Iterable[PartitionKey], now_ms: int) -> FetchRequest:
         limits = self._limits()
-        share_bytes = limits.bytes_of_one(len(self._copied))
+        # Those that are named bring most of the answer. The others of the session were idle when it was asked last.
+        share_bytes = limits.bytes_of_one(len(named))
         topics: dict[Uuid, FetchTopic] = {}
         for key in named:
             topic = topics.setdefault(key.topic_id, FetchTopic(topic="", topic_id=key.topic_id, partitions=[]))

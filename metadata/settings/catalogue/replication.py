@@ -43,7 +43,7 @@ REPLICATION_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("replica.fetch.backoff.ms", INT, 1000, at_least(0),
             doc="Pause after an error in copying a partition."),
     setting("replica.fetch.max.bytes", INT, 1 << 20, at_least(0),
-            doc="Bytes of one partition that a follower asks for; up to 4 MiB where few share an answer."),
+            doc="Bytes of one partition that a follower asks for; up to 4 MiB where few have news."),
     setting("replica.fetch.min.bytes", INT, 1,
             doc="Bytes for which a follower's request waits."),
     setting("replica.fetch.response.max.bytes", INT, 10 << 20, at_least(0),

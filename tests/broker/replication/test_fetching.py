@@ -138,12 +138,15 @@ def test_few_partitions_may_bring_more_each(count, asked):
     assert LIMITS.bytes_of_one(count) == asked
 
 
-def test_the_share_of_one_partition_is_what_is_asked_for():
-    """By the number of partitions that are copied, also of those that the request does not name."""
-    one, request = following(*range(5))
-    assert one.step(answer(data(0, records=b"a")), 0)
-    request = request_of(one.step(Taken(key(0), 5, at(1)), 0))
-    assert [wanted.partition_max_bytes for wanted in request.topics[0].partitions] == [2 << 20]
+@pytest.mark.parametrize(("moved", "asked"), [(1, 4 << 20), (5, 2 << 20), (20, 1 << 20)])
+def test_partitions_with_news_share_an_answer(moved, asked):
+    """Those that are idle take nothing of it: one that is far behind is copied at the rate of its own, not of the broker's hundreds."""
+    one, request = following(*range(20))
+    assert one.step(answer(*(data(number, records=b"a") for number in range(moved))), 0)
+    for number in range(moved):
+        actions = one.step(Taken(key(number), 5, at(1)), 0)
+    request = request_of(actions)
+    assert [wanted.partition_max_bytes for wanted in request.topics[0].partitions] == [asked] * moved
 
 
 @pytest.mark.parametrize(
