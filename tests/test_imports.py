@@ -65,11 +65,15 @@ def module_of(name: str, known: dict[str, Path]) -> str | None:
     return name or None
 
 
+def _last_name(function: ast.expr) -> str:
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
 def _loggers(tree: ast.AST) -> set[ast.AST]:
     """The strings that are names of loggers."""
     found: set[ast.AST] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger"):
+        if isinstance(node, ast.Call) and _last_name(node.func) == "getLogger":
             found |= set(node.args)
         elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == LOGGER_NAMES:
             found |= set(ast.walk(node))

@@ -13,6 +13,7 @@ import ctypes
 import os
 import platform
 import select
+import threading
 from collections import deque
 from contextlib import suppress
 from typing import Final, Generic, NamedTuple, TypeVar, cast
@@ -80,6 +81,7 @@ class KernelSync(Generic[Token]):
     def __init__(self, calls: _Calls) -> None:
         """Raises `OSError` if the kernel gives no queue."""
         self._context = ctypes.c_ulong(0)
+        self._free = list(range(IN_FLIGHT_MAX))
         self._descriptor = -1
         self._calls = calls
         self._system_call = ctypes.CDLL(None, use_errno=True).syscall
@@ -93,7 +95,6 @@ class KernelSync(Generic[Token]):
         self._addresses = (ctypes.c_void_p * IN_FLIGHT_MAX)()
         self._events = (_Event * IN_FLIGHT_MAX)()
         self._tokens: list[Token | None] = [None] * IN_FLIGHT_MAX
-        self._free = list(range(IN_FLIGHT_MAX))
         self._waiting: deque[tuple[int, Token]] = deque()
 
     @classmethod
@@ -175,12 +176,19 @@ class KernelSync(Generic[Token]):
     def close(self) -> None:
         """Wait for what is under way, and give everything back; a second call does nothing."""
         if self._context.value:
-            with suppress(OSError):
-                self._call(self._calls.destroy, self._context)
+            context = ctypes.c_ulong(self._context.value)
             self._context.value = 0
+            if len(self._free) < IN_FLIGHT_MAX:
+                self._destroy(context)
+            else:  # the kernel takes some 20 ms for an idle queue, too; the end of the process gives it back as well
+                threading.Thread(target=self._destroy, args=(context,), name="kernel-sync-end", daemon=True).start()
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    def _destroy(self, context: ctypes.c_ulong) -> None:
+        with suppress(OSError):
+            self._call(self._calls.destroy, context)
 
     def __del__(self) -> None:
         """Wait for syncs under way, and let the kernel's context go."""

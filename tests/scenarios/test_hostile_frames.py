@@ -41,7 +41,7 @@ HOSTILE = {
     "a truncated varint": frame(3, 12, b"\xff", flexible=True),
     "bad UTF-8 in a name": frame(3, 1, struct.pack(">ih", 1, 2) + b"\xc3\x28", flexible=False),
     "a million tagged fields": frame(
-        3, 12, b"\x01\x00\x00" + b"\xc0\x84\x3d" + b"".join(b"%c\x00" % (n % 128) for n in range(1_000_000)), flexible=True
+        3, 12, b"\x01\x00\x00" + b"\xc0\x84\x3d" + b"".join(b"%c\x00" % n for n in range(125)) * 8_000, flexible=True
     ),
     "a tag that reaches beyond the frame": frame(3, 12, b"\x01\x00\x00\x01\x05\xff\xff\xff\x7f", flexible=True),
     "a produce that claims 2 GiB": frame(

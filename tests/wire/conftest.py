@@ -78,7 +78,7 @@ def messages():
     return strategy
 
 
-EXAMPLES_BY_DEFAULT = 3
+EXAMPLES_BY_DEFAULT = 2
 """Random messages a version, if the sweep is not asked for."""
 
 

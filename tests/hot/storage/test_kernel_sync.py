@@ -3,6 +3,7 @@
 import errno
 import os
 import select
+import threading
 
 import pytest
 
@@ -120,6 +121,28 @@ def test_closing_waits_for_syncs_under_way(tmp_path, descriptors):
     assert opened.fileno() == -1
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+def test_closing_an_idle_queue_does_not_wait_for_the_kernel(kernel_sync, descriptors, monkeypatch):
+    """The kernel takes some 20 ms, in which a broker that stops would do nothing else."""
+    real, may_end, ended = kernel_sync._system_call, threading.Event(), threading.Event()
+
+    def slow(number, *arguments):
+        if number.value == kernel_sync._calls.destroy:
+            assert may_end.wait(60)
+            assert real(number, *arguments) == 0
+            ended.set()
+            return 0
+        return real(number, *arguments)
+
+    kernel_sync.add(descriptors[0], "x")
+    assert kernel_sync.submit() == []
+    assert results(kernel_sync, 1) == [("x", None)]
+    monkeypatch.setattr(kernel_sync, "_system_call", slow)
+    kernel_sync.close()
+    assert not ended.is_set()
+    may_end.set()
+    assert ended.wait(60)
 
 
 def test_an_unsupported_machine_has_no_kernel_sync(tmp_path, monkeypatch):
