@@ -13,6 +13,7 @@ from typing import Final
 
 from stratalog.broker.replicas.directory_loading import lock_directory
 from stratalog.broker.settings.config import BrokerConfig
+from stratalog.hot.directory import BALLAST
 from stratalog.hot.storage.checkpoint import (
     META_PROPERTIES,
     MetaProperties,
@@ -40,7 +41,7 @@ _SALT_BYTES: Final = 24
 _LEFT_BY_A_CRASH: Final = frozenset(
     name + suffix for name in (BOOTSTRAP_CHECKPOINT, BOOTSTRAP_SNAPSHOT, META_PROPERTIES) for suffix in ("", ".tmp")
 )
-_BESIDE_DATA: Final = frozenset({".lock", "lost+found"})
+_BESIDE_DATA: Final = frozenset({".lock", "lost+found", BALLAST})
 
 
 def identity_of(config: BrokerConfig) -> NodeIdentity:

@@ -9,6 +9,7 @@ import pytest
 
 from stratalog.broker.replicas.directory_format import format_node, identity_of
 from stratalog.broker.settings.config import load_config
+from stratalog.hot.directory import BALLAST
 from stratalog.hot.storage.checkpoint import read_meta_properties
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.formatting.node_format import BOOTSTRAP_SNAPSHOT, FormatOptions, NodeIdentity
@@ -90,6 +91,13 @@ def test_a_directory_without_owner_that_holds_data_is_refused(formatted, tmp_pat
         formatted()
     assert content(tmp_path) == {f"deep/d2/{name}": b"kept"}
     assert not (tmp_path / "d1").exists()
+
+
+def test_a_directory_that_was_emptied_under_a_running_broker_is_formatted(formatted, tmp_path):
+    """The broker puts its ballast back, which holds no data."""
+    (tmp_path / "deep" / "d2").mkdir(parents=True)
+    (tmp_path / "deep" / "d2" / BALLAST).write_bytes(bytes(10))
+    assert str(tmp_path / "deep" / "d2") in [one.path for one in formatted().directories]
 
 
 def test_an_owner_that_cannot_be_read_is_refused(formatted, tmp_path):
