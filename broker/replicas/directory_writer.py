@@ -1,8 +1,9 @@
 """Writes and syncs one log directory: the appends of a turn of the loop are written and synced together.
 
 An append only queues. At the end of the turn every log that has something queued does one ``writev``; then one
-sync cycle at a time covers all files that are dirty at its start; of those that no request waits for it takes a few. Each
-log is notified of its own file as soon as that one is on disk. A write or sync that fails takes the whole directory offline: it is never tried again on the same
+sync cycle at a time covers all files that are dirty at its start; of those that no request waits for it takes a few. The next
+cycle does not wait for a log with much to sync, whose own next sync does. Each log is notified of its own file as soon as
+that one is on disk. A write or sync that fails takes the whole directory offline: it is never tried again on the same
 descriptors, because the kernel may have dropped the pages and would report success (fsyncgate). A full disk is no
 failure of that kind: what could not be written is forgotten and answered as an error, and appends go on when there
 is room again. Neither is a lack of file descriptors, which says nothing about the disk.
@@ -17,19 +18,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import islice
-from typing import Protocol
 
 from stratalog.broker.runtime.event_loop import add_reader, remove_reader
 from stratalog.broker.runtime.tick import Tick
-from stratalog.hot.log.log import Log
+from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.storage.kernel_sync import KernelSync
 from stratalog.hot.storage.shortages import DISK_FULL, NO_DESCRIPTOR, SHORTAGES
 
-__all__ = ["DirectoryWriter", "LogOwner", "nothing_gives_way"]
+__all__ = ["DirectoryWriter", "nothing_gives_way"]
 
 INLINE_BYTES_MAX = 4 << 20
 """Bytes that one turn of the loop writes before it lets other connections in."""
+
+LONG_SYNC_BYTES = 1 << 20
+"""A sync of so much takes longer than a small one by what a client notices: a follower that is behind brings 4 MiB at a time."""
 
 _SHORTAGE_TOLD_SECONDS = 30.0
 _SHORTAGE_WAIT_SECONDS = 0.1
@@ -46,32 +49,6 @@ log = logging.getLogger(__name__)
 
 def nothing_gives_way(_path: str) -> None:
     """No cache lies on this disk, as far as is known."""
-
-
-class LogOwner(Protocol):
-    """The owner of a log; gets the progress of its writes and syncs."""
-
-    log: Log
-
-    def on_written(self) -> None:
-        """All records queued so far are in the file."""
-        ...
-
-    def flush_due(self) -> bool:
-        """True if the written records must be synced now (``flush.messages``, ``flush.ms``)."""
-        ...
-
-    def on_flushed(self) -> None:
-        """``log.flushed_offset`` has moved."""
-        ...
-
-    def on_write_refused(self, error: OSError) -> None:
-        """The queued records found no room and are dropped, without an acknowledgement; the log is whole."""
-        ...
-
-    def on_storage_failed(self, error: OSError) -> None:
-        """The directory is offline; queued and unsynced records will not be acknowledged."""
-        ...
 
 
 class DirectoryWriter:
@@ -112,6 +89,11 @@ class DirectoryWriter:
         self._postponed: set[LogOwner] = set()
         self._held: set[LogOwner] = set()
         self._syncing = 0
+        """The syncs for which the next cycle waits."""
+        self._long: set[LogOwner] = set()
+        """Logs under a sync for which it does not."""
+        self._growth_bytes: dict[LogOwner, int] = {}
+        """Bytes written since the last sync of a log began."""
         self._shortage_told_again_at = 0.0
 
     def add(self, owner: LogOwner) -> None:
@@ -125,6 +107,7 @@ class DirectoryWriter:
         self._dirty.pop(owner, None)
         self._unhurried.pop(owner, None)
         self._refused.pop(owner, None)
+        self._growth_bytes.pop(owner, None)
         self._postponed.discard(owner)
         self._held.discard(owner)
 
@@ -158,20 +141,22 @@ class DirectoryWriter:
                 del self._queued[owner]
                 if owner in self._held:
                     continue
-                written_bytes += owner.log.queued_bytes
-                self._write_one(owner)
+                size_bytes = owner.log.queued_bytes
+                written_bytes += size_bytes
+                self._write_one(owner, size_bytes)
         finally:  # a mistake in one owner may not keep the others waiting for ever
             if self._queued:
                 self._loop.call_soon(self._write)
             if self._dirty and not self._syncing:
                 self._begin_cycle()
 
-    def _write_one(self, owner: LogOwner) -> None:
+    def _write_one(self, owner: LogOwner, size_bytes: int) -> None:
         try:
             owner.log.write_queued()
         except OSError as error:
             self.report(error, owner)
             return
+        self._growth_bytes[owner] = self._growth_bytes.get(owner, 0) + size_bytes
         if owner.flush_due() or owner in self._unhurried:
             self._dirty[owner] = None
         owner.on_written()
@@ -260,16 +245,19 @@ class DirectoryWriter:
 
     def _begin_cycle(self) -> None:
         tickets: list[tuple[LogOwner, SyncTicket]] = []
-        while not tickets and (self._dirty or self._unhurried):
-            dirty, self._dirty = self._dirty, {}
-            dirty |= dict.fromkeys(islice(self._unhurried, _UNHURRIED_A_CYCLE))
-            for owner in dirty:
+        much: set[LogOwner] = set()
+        while not tickets and (due := self._due()):
+            for owner in due:
+                self._dirty.pop(owner, None)
                 self._unhurried.pop(owner, None)
-            tickets = [(owner, ticket) for owner in dirty if (ticket := self._begin_sync(owner)) is not None]
+                if self._growth_bytes.pop(owner, 0) >= LONG_SYNC_BYTES:
+                    much.add(owner)
+            tickets = [(owner, ticket) for owner in due if (ticket := self._begin_sync(owner)) is not None]
         if not tickets or self.offline is not None:
             return
         self.sync_cycles += 1
-        self._syncing = len(tickets)
+        self._long |= {owner for owner, _ in tickets if owner in much}
+        self._syncing = sum(owner not in self._long for owner, _ in tickets)
         kernel_sync = self._kernel_sync
         rest = []
         for owner, ticket in tickets:
@@ -281,6 +269,11 @@ class DirectoryWriter:
         for first in range(0, len(rest), step):
             self._sync_threads.submit(self._run_syncs, rest[first : first + step])
         self._submit_to_kernel()
+
+    def _due(self) -> list[LogOwner]:
+        """The logs of the next cycle: not those that are under a long sync."""
+        few = islice((owner for owner in self._unhurried if owner not in self._dirty), _UNHURRIED_A_CYCLE)
+        return [owner for owner in (*self._dirty, *few) if owner not in self._long]
 
     def _begin_sync(self, owner: LogOwner) -> SyncTicket | None:
         """Collect the files to sync. If a small file finds no room beside the
@@ -345,7 +338,10 @@ class DirectoryWriter:
             self._tell_shortage(error)  # its directory could not be opened; no page was lost
             self._loop.call_later(_SHORTAGE_WAIT_SECONDS, self._sync_threads.submit, self._run_sync, owner, ticket)
             return
-        self._syncing -= 1
+        if owner in self._long:
+            self._long.discard(owner)
+        else:
+            self._syncing -= 1
         if self.offline is not None:
             return
         if error is not None and not (let_go and error.errno in _GONE):
@@ -369,7 +365,7 @@ class DirectoryWriter:
     @property
     def idle(self) -> bool:
         """True if no write is queued and no sync runs."""
-        return not (self._queued or self._dirty or self._unhurried or self._syncing)
+        return not (self._queued or self._dirty or self._unhurried or self._syncing or self._long)
 
     @property
     def postponed(self) -> bool:

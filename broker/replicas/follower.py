@@ -15,9 +15,10 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from stratalog.broker.replicas.directory_writer import DirectoryWriter, LogOwner
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.broker.runtime.clock import Clock
+from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.batch import check_batch

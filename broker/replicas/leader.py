@@ -15,13 +15,14 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Protocol
 
-from stratalog.broker.replicas.directory_writer import DirectoryWriter, LogOwner
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.in_sync import InSyncAsking
 from stratalog.broker.replicas.log_settings import demanded_codec
 from stratalog.broker.replicas.refused_batches import RefusedBatches
 from stratalog.broker.replicas.waiting_append import Acknowledge, CallingBack, HeldAppend, WaitingAppend, ended_by
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
+from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.replica_state import IsrChange, ReplicaState
 from stratalog.hot.state.producer_state import AppendOrigin
 from stratalog.hot.state.validation import record_rules

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from stratalog.broker.replicas.directories import Directories, Directory
-from stratalog.broker.replicas.directory_writer import LogOwner
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.recovery_report import RecoveryReport
@@ -21,6 +20,7 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.config import LogConfig
 from stratalog.hot.gone_logs import begun, has_lost, note_lost
 from stratalog.hot.log.log import Log
+from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
 from stratalog.metadata.image.topics_image import PartitionImage

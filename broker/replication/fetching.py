@@ -64,6 +64,9 @@ _SHARE_BYTES_MAX: Final = 4 << 20
 
 _WAIT_MOVING_MS: Final = 20
 
+_WAIT_APART_MS: Final = 10
+"""How long a request may wait while a partition that is behind takes what has come: it is asked for again in the next one."""
+
 
 class FetchLimits(Struct, frozen=True, kw_only=True):
     """Kafka's settings of a follower, as they are now."""
@@ -88,11 +91,13 @@ class _Copied:
     """One partition that is copied in one leader epoch."""
 
     __slots__ = (
+        "apart_bytes",
         "due_ms",
         "failures",
         "is_away",
         "is_behind",
         "is_busy",
+        "lags",
         "leader_epoch",
         "leader_high_watermark",
         "position",
@@ -103,6 +108,10 @@ class _Copied:
         self.position = position
         self.is_busy = False
         """Whether an answer is being taken: no request may leave meanwhile."""
+        self.apart_bytes = 0
+        """The bytes that one that lags is taking: requests leave, and it is in none and in no session meanwhile."""
+        self.lags = False
+        """Whether its last answer ended before what is committed: there is more than one answer may bring."""
         self.is_away = False
         """Whether its log is being moved into the leader's: it is in no request and no session meanwhile."""
         self.is_behind = True
@@ -111,6 +120,11 @@ class _Copied:
         self.failures = 0
         self.due_ms: float = 0
         """Until then it rests; infinite while only the metadata can help."""
+
+    @property
+    def is_taking(self) -> bool:
+        """Whether the end of what came for it is waited for."""
+        return self.is_busy or self.is_away or self.apart_bytes > 0
 
 
 class Fetching:
@@ -132,6 +146,8 @@ class Fetching:
         self._copied: dict[PartitionKey, _Copied] = {}
         self._in_flight = False
         self._busy = 0
+        self._apart_bytes = 0
+        """The bytes that partitions take outside of the session."""
         self._session_id = _NO_SESSION
         self._session_epoch = EPOCH_INITIAL
         self._named: dict[PartitionKey, _Copied] = {}
@@ -204,6 +220,7 @@ class Fetching:
         if copied is None:
             return
         self._busy -= copied.is_busy
+        self._apart_bytes -= copied.apart_bytes
         self._news.pop(key, None)
         self._resting.pop(key, None)
         self._moving.pop(key, None)
@@ -269,16 +286,22 @@ class Fetching:
         else:
             self._rest_after_failure(key, copied, now_ms)
             return
-        if not copied.is_busy:
+        if copied.lags and data.records:  # megabytes to write and sync: records of the others do not wait for that
+            copied.apart_bytes = len(data.records)
+            self._apart_bytes += copied.apart_bytes
+            self._leave_session(key)
+        elif not copied.is_busy:
             copied.is_busy = True
             self._busy += 1
 
     def _applied(self, event: Taken | Refused, now_ms: int) -> None:
         copied = self._copied.get(event.key)
-        if copied is None or not (copied.is_busy or copied.is_away) or copied.leader_epoch != event.leader_epoch:
+        if copied is None or not copied.is_taking or copied.leader_epoch != event.leader_epoch:
             return
         self._busy -= copied.is_busy
-        copied.is_busy = copied.is_away = False
+        self._apart_bytes -= copied.apart_bytes
+        copied.is_busy = copied.is_away = copied.lags = False
+        copied.apart_bytes = 0
         self._moving.pop(event.key, None)
         if isinstance(event, Refused):
             copied.position = event.position
@@ -286,7 +309,7 @@ class Fetching:
             return
         copied.failures = 0
         has_moved, copied.position = event.position != copied.position, event.position
-        copied.is_behind = event.position.offset < copied.leader_high_watermark
+        copied.is_behind = copied.lags = event.position.offset < copied.leader_high_watermark
         if not copied.is_behind:
             self._throttled.discard(event.key)
         if not self._is_held(event.key, copied) and (has_moved or event.key not in self._named):
@@ -313,12 +336,15 @@ class Fetching:
         """Send the next request, if nothing keeps it back."""
         if self._in_flight or self._busy or (self._failures and now_ms < self._rest_until_ms):
             return
+        if self._apart_bytes >= self._limits().max_bytes:  # memory: as much again may come with the next answer
+            return
         for key in [key for key in self._resting if self._copied[key].due_ms <= now_ms]:
             del self._resting[key]
             self._want(key, self._copied[key])
         self._let_throttled_out(now_ms)
         if not self._news and not self._named:
-            if not self._throttled:  # else the session goes on when the first of them may be asked for
+            # With one that may be asked for later the session goes on.
+            if not self._throttled and not self._apart_bytes:
                 self._session_id, self._session_epoch = _NO_SESSION, EPOCH_INITIAL
                 self._gone.clear()
             return
@@ -346,6 +372,7 @@ class Fetching:
         if self._news:
             return 0
         wait_ms = min(limits.wait_ms, _WAIT_MOVING_MS) if self._moving else limits.wait_ms
+        wait_ms = min(wait_ms, _WAIT_APART_MS) if self._apart_bytes else wait_ms
         if not self._throttled:
             return wait_ms
         return min(wait_ms, max(1, ceil(self._throttled.look_at_ms - now_ms)))

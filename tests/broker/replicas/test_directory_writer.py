@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from stratalog.broker.replicas import directory_writer
-from stratalog.broker.replicas.directory_writer import INLINE_BYTES_MAX
+from stratalog.broker.replicas.directory_writer import INLINE_BYTES_MAX, LONG_SYNC_BYTES
 from tests.broker.replicas.writer_rig import Bench
 
 
@@ -46,6 +46,59 @@ async def test_one_cycle_at_a_time_and_the_next_takes_all(bench):
     assert bench.writer.sync_cycles == 2
     assert one.heard.count("flushed") == 2
     assert two.heard.count("flushed") == 1
+
+
+async def test_the_next_cycle_does_not_wait_for_a_log_with_much_to_sync(bench):
+    """A copy that is far behind brings megabytes at a time; a record of another topic waited for its sync, then for its own."""
+    large, small = bench.owner(), bench.owner()
+    large.queued_bytes = LONG_SYNC_BYTES
+    bench.writer.enqueue(large)
+    await bench.turn()
+    (sync_of_large,), bench.threads.waiting[:] = list(bench.threads.waiting), []
+    for owner in (small, large):
+        bench.writer.enqueue(owner)
+        await bench.turn()
+    await bench.threads.run()
+    assert small.heard[-1] == "flushed"
+    assert "flushed" not in large.heard  # its own next sync waits: there is one at a time of each log
+    assert bench.threads.waiting == []
+    assert not bench.writer.idle
+    bench.threads.waiting.append(sync_of_large)
+    await bench.threads.run()
+    await bench.threads.run()
+    assert large.heard.count("flushed") == 2
+    assert bench.writer.idle
+
+
+async def test_small_appends_without_a_sync_add_up(bench):
+    """With Kafka's flush default a log grows for long before it is synced."""
+    large, small = bench.owner(sync_on_ack=False), bench.owner()
+    large.queued_bytes = LONG_SYNC_BYTES // 2
+    for _ in range(2):
+        bench.writer.enqueue(large)
+        await bench.turn()
+    bench.writer.sync(large)
+    bench.writer.enqueue(small)
+    await bench.turn()
+    assert len(bench.threads.waiting) == 2
+
+
+async def test_a_log_that_leaves_under_a_long_sync_is_forgotten_with_it(bench):
+    """Its directory has another name by then; the writer is idle, and no count is left of it."""
+    large, small = bench.owner(), bench.owner()
+    large.queued_bytes = LONG_SYNC_BYTES
+    for owner in (large, small):
+        bench.writer.enqueue(owner)
+    await bench.turn()
+    bench.writer.remove(large)
+    await bench.threads.run()
+    assert "flushed" not in large.heard
+    assert small.heard[-1] == "flushed"
+    assert bench.writer.idle
+    bench.writer.enqueue(small)
+    await bench.turn()
+    await bench.threads.run()
+    assert small.heard.count("flushed") == 2
 
 
 def new_logs(bench, count):

@@ -352,14 +352,20 @@ class Leaders(RuleBasedStateMachine):
         self.do(Released(key(number)))
 
     @precondition(lambda self: self.in_flight is not None)
-    @rule(chosen=st.sets(st.integers(0, 3)), code=st.sampled_from([0, 0, 0, 1, 6, 74, 75]))
-    def answer(self, chosen, code):
+    @rule(
+        chosen=st.sets(st.integers(0, 3)),
+        code=st.sampled_from([0, 0, 0, 1, 6, 74, 75]),
+        high_watermark=st.sampled_from([0, 1000]),
+    )
+    def answer(self, chosen, code, high_watermark):
         known = self.session["known"]
         self.in_flight = None
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:  # such an offset is not counted, until the session repeats it
             self.refused |= chosen
         partitions = [
-            data(number, code=code, records=b"" if code else b"x") for number in sorted(chosen) if number in known
+            data(number, code=code, records=b"" if code else b"x", high_watermark=high_watermark)
+            for number in sorted(chosen)
+            if number in known
         ]
         self.do(answer(*partitions, session=self.session["id"]))
 
