@@ -15,7 +15,7 @@ from stratalog.broker.archive.group_copies import LOOK_SECONDS, GroupCopies
 from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
-from stratalog.broker.replicas.directories import Directories, Kept
+from stratalog.broker.replicas.directories import Directories, Directory, Kept
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.unified_log import UnifiedLog
@@ -78,6 +78,8 @@ class Housekeeping:
             config.integer("log.flush.start.offset.checkpoint.interval.ms"),
             config.integer("replica.high.watermark.checkpoint.interval.ms"),
         )
+        for directory in self._services.directories.all:
+            directory.writer.on_start_waits = partial(self._keep_starts, directory)
         self._repeat("tick", TICK_SECONDS, self._tick)
         self._repeat("retention", retention_ms / 1000, self._retain)
         self._repeat("checkpoint", checkpoint_ms / 1000, self._checkpoint)
@@ -109,15 +111,20 @@ class Housekeeping:
                 log.exception("%s failed; it is tried again in %g s", name, seconds)
                 return
             if steps is not None:
-                self._under_way[name] = steps
-                self._services.slices.start(steps, done)
+                self._run(name, steps, seconds)
+
+        self._timers[name] = loop.call_later(seconds, run)
+
+    def _run(self, name: str, steps: Steps[None], seconds: float) -> None:
+        """Do what is tried again after ``seconds`` in slices."""
 
         def done(_value: object, error: Exception | None) -> None:
             self._under_way.pop(name, None)
             if error is not None:
                 log.error("%s failed; it is tried again in %g s", name, seconds, exc_info=error)
 
-        self._timers[name] = loop.call_later(seconds, run)
+        self._under_way[name] = steps
+        self._services.slices.start(steps, done)
 
     # -- jobs -----------------------------------------------------------------------------------------------------
 
@@ -127,6 +134,8 @@ class Housekeeping:
         elapsed_ms = int(now * 1000)
         for directory in services.directories.online:
             directory.writer.retry_refused()
+            if directory.writer.unkept:
+                self._keep_starts(directory)
         services.hosted.retry_unopened(services.image())
         services.tiering.tick()
         for count, unified in enumerate(self._next_partitions(), 1):
@@ -219,6 +228,25 @@ class Housekeeping:
         self._services.directories.hold_ballast()
         yield from self._services.directories.checkpoint_all_steps(self._all_partitions())
         self._services.tiering.checkpoint()
+
+    def _keep_starts(self, directory: Directory) -> None:
+        """Write down the log starts for which copies wait; those that come meanwhile in the same run."""
+        name = f"log starts in {directory.writer.path}"
+        if name not in self._under_way:
+            self._run(name, self._keeping_starts(directory), TICK_SECONDS)
+
+    def _keeping_starts(self, directory: Directory) -> Steps[None]:
+        writer = directory.writer
+        kept = True
+        while kept and writer.unkept:
+            waiting, writer.unkept = writer.unkept, {}
+            mine = [one for one in self._all_partitions() if one.directory is writer]
+            kept = False
+            try:
+                kept = yield from self._services.directories.keeping_starts(directory, mine)
+            finally:
+                for owner in waiting:
+                    (owner.on_flushed if kept else partial(writer.await_start, owner))()
 
     def _all_partitions(self) -> Iterator[Kept]:
         yield self._services.metadata

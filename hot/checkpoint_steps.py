@@ -8,6 +8,7 @@ not written.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from stratalog.hot.checkpoint_draft import CheckpointDraft, number_rows
@@ -109,6 +110,7 @@ def _recovery_points(directory: LogDirectory, logs: Logs, gone: set[TopicPartiti
 def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> Generator[None, None, Store]:
     held, held_starts = directory.bounds, directory.log_start_offsets
     changed: dict[TopicPartition, LogBounds] = {}
+    moved: list[tuple[Log, int]] = []
     draft = CheckpointDraft(bound_rows)
     of_starts = CheckpointDraft(number_rows)
 
@@ -118,12 +120,14 @@ def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> G
             row = LogBounds(log.log_start_offset, log.gaps_below if log.may_have_gaps else None)
             if row != before:
                 changed[name] = row
+            if row.log_start_offset != log.start.kept_offset:
+                moved.append((log, row.log_start_offset))
             of_starts.put(name, row.log_start_offset)
             yield name, before if row == before and before is not None else row
 
     yield from draft.putting(rows())
     if not changed and directory.bounds_stored:
-        return lambda: None
+        return partial(_note_kept, moved, gone)
     yield from _put_others(draft, held)
     yield from _put_others(of_starts, held_starts)
     yield from draft.writing()
@@ -141,8 +145,15 @@ def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> G
         content = framed_bounds(draft.pieces())
         checkpoint.write_durably(directory.files, f"{directory.path}/{LOG_BOUNDS}", content)
         directory.bounds_stored = True
+        _note_kept(moved, gone)
 
     return store
+
+
+def _note_kept(moved: Iterable[tuple[Log, int]], gone: set[TopicPartition]) -> None:
+    for log, start_offset in moved:
+        if log.topic_partition not in gone:
+            log.start.kept_offset = start_offset
 
 
 def _put_others(draft: CheckpointDraft[T], held: Mapping[TopicPartition, T]) -> Iterator[None]:

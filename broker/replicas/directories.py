@@ -295,6 +295,15 @@ class Directories:
             return False
         return True
 
+    def keeping_starts(self, directory: Directory, partitions: Sequence[Kept]) -> Generator[None, None, bool]:
+        """Write down the log starts of all partitions in a directory, in steps; False if the disk does not take them."""
+        try:
+            directory.ballast.lend((yield from bounds_steps(directory.files, partial(_logs, partitions))))
+        except OSError as error:
+            directory.writer.report(error)
+            return False
+        return True
+
     def hold_ballast(self) -> None:
         """Restore the ballast files as far as the disks have room."""
         for directory in self.online:

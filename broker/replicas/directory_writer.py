@@ -78,6 +78,9 @@ class DirectoryWriter:
         self._on_failed = on_failed
         self.on_full: Callable[[str], None] = nothing_gives_way
         """Called with `path` when its disk is full, to make room for records. Raises nothing."""
+        self.on_start_waits: Callable[[], None] | None = None
+        """Called when a log start is to be written down soon; `unkept` has its owner."""
+        self.unkept: dict[LogOwner, None] = {}
         self._kernel_sync = kernel_sync
         if kernel_sync is not None:
             add_reader(loop, kernel_sync.fileno(), partial(self._kernel_has_synced, kernel_sync))
@@ -108,6 +111,7 @@ class DirectoryWriter:
         self._unhurried.pop(owner, None)
         self._refused.pop(owner, None)
         self._growth_bytes.pop(owner, None)
+        self.unkept.pop(owner, None)
         self._postponed.discard(owner)
         self._held.discard(owner)
 
@@ -124,6 +128,13 @@ class DirectoryWriter:
         if owner in self._held:
             self._held.discard(owner)
             self.enqueue(owner)
+
+    def await_start(self, owner: LogOwner) -> None:
+        """Have the owner's log start written down; ``on_flushed`` says that it is."""
+        if self.offline is None and owner not in self.unkept:
+            self.unkept[owner] = None
+            if self.on_start_waits is not None:
+                self.on_start_waits()
 
     def enqueue(self, owner: LogOwner) -> None:
         """Write the queued records of the owner's log at the end of this turn. An offline directory writes none."""
@@ -387,6 +398,7 @@ class DirectoryWriter:
         self._queued.clear()
         self._dirty.clear()
         self._unhurried.clear()
+        self.unkept.clear()
         self._postponed.clear()
         self._on_failed(self, error)
         for owner in list(self._owners):

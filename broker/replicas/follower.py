@@ -94,14 +94,17 @@ class Follower:
 
     @property
     def position(self) -> LogPosition:
-        """The end of the part of the log that is as durable as the topic demands: its leader counts what lies below."""
+        """The end of the part of the log that is as durable as the topic demands: its leader counts what lies below.
+
+        The log start is the one that a crash leaves.
+        """
         log_ = self._log
         offset, last_epoch = log_.log_end_offset, log_.leader_epochs.latest_epoch
         if self._durable_offset < offset:
             offset = max(self._durable_offset, log_.log_start_offset)
             before = log_.leader_epochs.epoch_for(offset - 1) if offset else None
             last_epoch = -1 if before is None else before
-        return LogPosition(offset, last_epoch, log_.log_start_offset)
+        return LogPosition(offset, last_epoch, log_.log_start_offset if log_.start.is_kept else log_.start.kept_offset)
 
     def settle(self, outcome: Outcome) -> None:
         """Tell ``outcome`` the position, as soon as all that is in the log is durable: an earlier role may have left it."""
@@ -270,7 +273,7 @@ class Follower:
         self._settle()
 
     def on_flushed(self) -> None:
-        """More of the log is on the disk."""
+        """More of the log, or where it starts, is on the disk."""
         self._settle()
 
     def on_write_refused(self, _error: OSError) -> None:
@@ -285,6 +288,11 @@ class Follower:
     def _settle(self) -> None:
         outcome = self._outcome
         if outcome is None or not self.is_durable:
+            return
+        if (
+            not self._log.start.is_kept
+        ):  # its leader answers DeleteRecords when every copy begins there, also after a crash
+            self._partition.directory.await_start(self._partition)
             return
         self._outcome = None
         high_watermark = min(self._leader_high_watermark, self._log.log_end_offset)

@@ -286,8 +286,9 @@ class Fetching:
         else:
             self._rest_after_failure(key, copied, now_ms)
             return
-        if copied.lags and data.records:  # megabytes to write and sync: records of the others do not wait for that
-            copied.apart_bytes = len(data.records)
+        # Megabytes to write and sync, or a checkpoint of a log start: records of the others do not wait for that.
+        if (copied.lags and data.records) or data.log_start_offset > copied.position.log_start_offset:
+            copied.apart_bytes = len(data.records or b"") or 1
             self._apart_bytes += copied.apart_bytes
             self._leave_session(key)
         elif not copied.is_busy:

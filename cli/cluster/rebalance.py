@@ -190,4 +190,5 @@ def _tell(outcome: Outcome, plan: Plan, *, as_json: bool) -> None:
         raise SystemExit(int(ExitCode.FAILED))
     gone = sorted(plan.leaving)
     if gone:
-        note(f"Broker{'s' if len(gone) > 1 else ''} {', '.join(map(str, gone))} hold no replica any more.")
+        who = f"Brokers {', '.join(map(str, gone))} hold" if len(gone) > 1 else f"Broker {gone[0]} holds"
+        note(f"{who} no replica any more.")

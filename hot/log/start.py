@@ -35,6 +35,7 @@ class LogStart:
         "_segments",
         "_snapshots",
         "_tail",
+        "kept_offset",
         "offset",
     )
 
@@ -59,8 +60,18 @@ class LogStart:
         self._tail = tail
         self._doomed = doomed
         self.offset = offset
+        self.kept_offset = offset
+        """The start that the checkpoint of the log directory has: the next start of the broker begins there at least."""
         self._leaving: list[Segment] = []
         """Segments that have left the log and still have their names."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the log begins there after a crash, too: by the checkpoint, or because its files begin there."""
+        begins_with_files = (
+            not self._place.config.remote_storage_enable and self.offset <= self._segments[0].base_offset
+        )
+        return self.offset <= self.kept_offset or (begins_with_files and not self._leaving)
 
     def advance(self, offset: int) -> bool:
         """Move the log start up to ``offset``; False if it is there already. Raises `KafkaError`.

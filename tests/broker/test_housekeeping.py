@@ -137,6 +137,46 @@ def test_checkpoints_are_written_while_running(start_node):
     node.wait_until(lambda: stored("replication-offset-checkpoint"))
 
 
+def test_a_log_start_that_is_waited_for_is_written_down_at_once(start_node):
+    """A follower tells its leader of it then; the checkpoints are a minute apart."""
+    node = start_node()
+    node.create("t")
+    node.produce("t", b"a", b"b")
+    partition = node.partition("t").partition
+    heard = []
+
+    def begin():
+        partition.log.advance_log_start(1)
+        partition.on_flushed = lambda: heard.append(partition.log.start.is_kept)
+        partition.directory.await_start(partition)
+
+    node.run(begin)
+    node.wait_until(lambda: heard)
+    del partition.on_flushed
+    assert heard == [True]
+    assert "t 0 1" in Path(node.directory, "data", "log-start-offset-checkpoint").read_text()
+
+
+def test_a_log_start_that_finds_no_room_is_written_down_later(start_node, watched_files):
+    """It is not told before."""
+    node = start_node(files=watched_files)
+    node.create("t")
+    node.produce("t", b"a", b"b")
+    partition = node.partition("t").partition
+    watched_files.fail("write", "log-start-offset-checkpoint.tmp", errno.ENOSPC)
+
+    def begin():
+        partition.log.advance_log_start(1)
+        partition.directory.await_start(partition)
+
+    node.run(begin)
+    node.wait_until(lambda: partition in partition.directory.unkept and not node.node.housekeeping._under_way)
+    assert not partition.log.start.is_kept
+    watched_files.faults.clear()
+    node.wait_until(lambda: partition.log.start.is_kept)
+    assert not partition.directory.unkept
+
+
 def test_a_job_that_fails_is_done_again(start_node, caplog):
     """Its error is logged; the other jobs and the broker go on."""
     node = start_node()

@@ -110,6 +110,39 @@ def test_an_unchanged_file_is_not_written_again(world, monkeypatch):
     assert written == [RECOVERY_POINTS]
 
 
+def test_a_log_start_is_kept_when_its_row_is_on_the_disk(world):
+    """Not one that moved on after its row was gathered; and again when another checkpoint has written the same row."""
+    log = world.logs[NAMES[0]]
+    assert log.start.is_kept
+    log.advance_log_start(1)
+    assert not log.start.is_kept
+    world.write(bounds_steps(world.directory, world.open), between=lambda: log.advance_log_start(2), at=4)
+    assert (log.start.is_kept, log.start.kept_offset) == (False, 1)
+    world.write(bounds_steps(world.directory, world.open))
+    assert log.start.is_kept
+    assert world.read(LOG_START_OFFSETS)[NAMES[0]] == 2
+    log.start.kept_offset = 0
+    world.write(bounds_steps(world.directory, world.open))
+    assert log.start.is_kept
+
+
+def test_a_log_start_is_not_kept_while_its_file_finds_no_room(world, monkeypatch):
+    """A follower may not tell its leader that the records are gone for good."""
+    log = world.logs[NAMES[0]]
+    log.advance_log_start(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "write_durably", full_disk)
+        with pytest.raises(OSError, match="full"):
+            world.write(bounds_steps(world.directory, world.open))
+    assert not log.start.is_kept
+    world.write(bounds_steps(world.directory, world.open))
+    assert log.start.is_kept
+
+
+def full_disk(_files, _path, _data):
+    raise OSError(28, "full")
+
+
 def test_a_cut_that_comes_after_the_row_keeps_its_note(world):
     """The file says more than the log has: without the note a crash would read as lost data."""
     log = world.logs[NAMES[0]]

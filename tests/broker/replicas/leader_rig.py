@@ -20,6 +20,7 @@ class Disk:
     def __init__(self) -> None:
         self.offline: OSError | None = None
         self.asked_to_sync: list[Partition] = []
+        self.waits_for_start = False
 
     def add(self, owner) -> None:
         self.owner = owner
@@ -32,6 +33,16 @@ class Disk:
 
     def sync(self, owner) -> None:
         self.asked_to_sync.append(owner)
+
+    def await_start(self, owner) -> None:
+        self.waits_for_start = True
+
+    def keep_start(self) -> None:
+        """As a checkpoint of the log directory does."""
+        assert self.waits_for_start
+        self.waits_for_start = False
+        self.owner.log.start.kept_offset = self.owner.log.start.offset
+        self.owner.on_flushed()
 
     def write(self) -> None:
         self.owner.log.write_queued()

@@ -43,6 +43,19 @@ def test_records_of_others_do_not_wait_for_a_partition_that_lags():
     assert (forgotten(request), named(request), request.max_wait_ms) == ([], {0: 60}, LIMITS.wait_ms)
 
 
+def test_records_of_others_do_not_wait_for_a_log_start_to_be_written_down():
+    """DeleteRecords at the leader; the follower's checkpoint has the log starts of all its partitions."""
+    one, _ = following(0, 1)
+    moved = data(0, high_watermark=10)
+    moved.log_start_offset = 4
+    one.step(answer(moved, data(1, records=b"y")), 2)
+    request = request_of(one.step(Taken(key(1), 5, at(1)), 3))
+    assert (forgotten(request), named(request)) == ([0], {1: 1})
+    assert one.step(Taken(key(0), 5, at(10, start=4)), 4) == []
+    (wanted,) = request_of(one.step(answer(), 5)).topics[0].partitions
+    assert (wanted.partition, wanted.log_start_offset) == (0, 4)
+
+
 def test_a_partition_that_lags_alone_keeps_its_session():
     """There is nothing else to ask for meanwhile."""
     one, before = lagging(0)

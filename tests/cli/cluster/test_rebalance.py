@@ -89,7 +89,7 @@ def test_a_broker_is_emptied_and_later_takes_its_share_again(cluster):
     assert plan["replicas"] == before[0][4] == len(plan["moves"])
     assert next(row for row in plan["brokers"] if row["broker"] == 4)["replicas_after"] == 0
     told = cluster.run("decommission", "4", "--execute", "--throttle", "10MiB")
-    assert "Broker 4 hold no replica any more." in told.stderr
+    assert "Broker 4 holds no replica any more." in told.stderr
     assert cluster.counts()[0][4] == cluster.counts()[1][4] == 0
     assert "nothing to move" in cluster.run("decommission", "4", "--execute").stdout
     lines = cluster.run("rebalance", "--execute").stdout
