@@ -289,9 +289,8 @@ class Follower:
         outcome = self._outcome
         if outcome is None or not self.is_durable:
             return
-        if (
-            not self._log.start.is_kept
-        ):  # its leader answers DeleteRecords when every copy begins there, also after a crash
+        # Its leader answers DeleteRecords when every copy begins there, also after a crash.
+        if not self._log.start.is_kept:
             self._partition.directory.await_start(self._partition)
             return
         self._outcome = None
