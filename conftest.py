@@ -12,6 +12,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("stratalog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("stratalog")  # a machine that does much else is no failure
 
 CPU_SECONDS_MAX = 2.0
 """CPU time of the test process, all its threads, for the body of one test. Waiting and other processes do not count."""

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from stratalog.broker.node import Node
 from stratalog.broker.runtime.event_loop import BrokerLoop, run
@@ -36,8 +35,6 @@ WAIT_SECONDS = 90  # far more than anything takes: a machine that does much else
 CONFORMANCE = ("tests/tier/stores/test_store.py",)
 """The store where `--store` is given without a file."""
 LOOPS_OF_BOTH_KINDS = ("test_connection.py",)
-settings.register_profile("stratalog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("stratalog")  # a machine that does much else is no failure, here as well
 SETTINGS = {"log.segment.delete.delay.ms": "1000", "stratalog.ballast.bytes": "0"}
 
 
