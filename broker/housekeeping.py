@@ -253,8 +253,13 @@ class Housekeeping:
         for unified in self._services.hosted.table:
             yield unified.partition
 
-    def _remove_doomed(self) -> None:
-        for directory in self._services.directories.online:
+    def _remove_doomed(self) -> Steps[None]:
+        directories = self._services.directories
+        for directory in directories.online:
+            if directory.files.doomed and directory.files.stale:
+                # Their directories say that they were removed until the checkpoints do.
+                mine = [one for one in self._all_partitions() if one.directory is directory.writer]
+                yield from directories.checkpoint_steps(directory, mine)
             for removal in directory.files.take_doomed():
                 put_back = partial(directory.files.doomed.append, removal.path)
                 self._services.removals.submit(removal, directory.writer, put_back)

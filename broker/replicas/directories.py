@@ -34,6 +34,7 @@ from stratalog.hot.gone_logs import begin_points, has_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.moved_logs import UnfinishedMove, settle_moves, undecided
+from stratalog.hot.stale_rows import rows_stored
 from stratalog.hot.storage.checkpoint import (
     MetaProperties,
     write_meta_properties,
@@ -283,6 +284,7 @@ class Directories:
             return not partitions
         try:
             files, ballast = directory.files, directory.ballast
+            stale = set(files.stale)
             logs = partial(_logs, partitions)
             ballast.lend((yield from recovery_point_steps(files, logs)))
             yield
@@ -290,6 +292,7 @@ class Directories:
             yield
             rows = partial(_high_watermarks, [*partitions, *directory.arriving.values()])
             ballast.lend((yield from high_watermark_steps(files, rows)))
+            rows_stored(files, stale)
         except OSError as error:
             directory.writer.report(error)
             return False

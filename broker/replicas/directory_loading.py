@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from stratalog.broker.runtime.ballast import DISK_FULL, Ballast, Spare
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.stale_rows import forget_removed
 from stratalog.hot.storage.checkpoint import write_clean_shutdown
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Invalid
@@ -84,7 +85,9 @@ def _load(path: str, files: Filesystem, spare: Spare, *, may_fail: bool) -> Load
         _make(path)
         lock = lock_directory(path)
         ballast.make_room(spare.cache_dir)
-        return LoadedDirectory(LogDirectory.load(path, files), lock, ballast)
+        loaded = LogDirectory.load(path, files)
+        forget_removed(loaded)
+        return LoadedDirectory(loaded, lock, ballast)
     except BaseException as error:  # noqa: BLE001 - raised again, or it is in what is returned
         if lock is not None:
             os.close(lock)

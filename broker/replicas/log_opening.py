@@ -22,6 +22,7 @@ from stratalog.hot.gone_logs import begun, has_lost, note_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.hot.stale_rows import drop_stale_rows
 from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
 from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import KafkaError, StratalogError
@@ -138,6 +139,8 @@ class LogOpening:
                 self._report_lost(name, placed_in, directory)
             led = Led.CREATED if self._started and topic_id not in self._lost else Led.LOST
         try:
+            if led is not Led.OPENED:
+                drop_stale_rows(directory.files, name)
             log_ = directory.files.open_log(
                 name,
                 topic_id,

@@ -177,6 +177,22 @@ def test_a_log_start_that_finds_no_room_is_written_down_later(start_node, watche
     assert not partition.directory.unkept
 
 
+def test_a_removed_log_leaves_the_checkpoints_before_its_files_leave_the_disk(start_node):
+    """Until then its directory says that it was removed: a start would miss it else."""
+    node = start_node(log_segment_delete_delay_ms=3_600_000)
+    node.create("t")
+    node.produce("t", b"v")
+    (directory,) = node.node.directories.all
+    points = Path(node.directory, "data", "recovery-point-offset-checkpoint")
+    node.run(lambda: to_the_end(node.node.housekeeping._checkpoint()))
+    delete_topics(node.client(), ["t"])
+    node.wait_until(lambda: directory.files.doomed)
+    assert "t 0 1" in points.read_text()
+    node.run(lambda: to_the_end(node.node.housekeeping._remove_doomed()))
+    assert "t 0 1" not in points.read_text()
+    assert not directory.files.stale
+
+
 def test_a_job_that_fails_is_done_again(start_node, caplog):
     """Its error is logged; the other jobs and the broker go on."""
     node = start_node()

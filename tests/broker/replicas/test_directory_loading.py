@@ -7,8 +7,15 @@ import pytest
 
 from stratalog.broker.replicas.directory_loading import load_directories, lock_directory, release_loaded
 from stratalog.broker.runtime.ballast import NOTHING_SPARE
-from stratalog.hot.storage.checkpoint import MetaProperties, write_clean_shutdown, write_meta_properties
+from stratalog.hot.storage.checkpoint import (
+    RECOVERY_POINTS,
+    MetaProperties,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offsets,
+)
 from stratalog.wire.errors import Invalid
+from stratalog.wire.topic import TopicPartition
 
 
 @pytest.fixture
@@ -42,6 +49,16 @@ def test_a_directory_that_fails_is_offline_beside_another_one(load, watched_file
     assert f"log directory {tmp_path}/two cannot be used" in caplog.text
     os.close(lock_directory(f"{tmp_path}/two"))
     release_loaded([one, two])
+
+
+def test_a_log_that_waits_for_its_removal_is_not_missed(load, watched_files, tmp_path):
+    """A kill after it left, before the next checkpoint; one without any directory is missed."""
+    (tmp_path / "two" / f"t-0.{'7' * 32}-delete").mkdir()
+    left, lost = TopicPartition("t", 0), TopicPartition("u", 0)
+    write_offsets(watched_files, f"{tmp_path}/two", RECOVERY_POINTS, {left: 5, lost: 5})
+    loaded = load()
+    assert loaded[1].files.gone == {lost}
+    release_loaded(loaded)
 
 
 @pytest.mark.parametrize(

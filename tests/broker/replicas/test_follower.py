@@ -103,7 +103,7 @@ def test_news_without_records_is_taken_at_once(bench, heard):
     assert bench.partition.high_watermark == 4
 
 
-def test_a_log_start_is_told_when_a_crash_would_leave_it(bench, heard):
+def test_a_leader_hears_of_a_log_start_that_a_crash_would_leave(bench, heard):
     """Deleted records would come back with a copy that leads after a crash. Found by `make sim-replicas SEED=700009`."""
     role = bench.partition.follower
     role.take(data(batch(0, 4)), heard)
@@ -259,7 +259,7 @@ def test_a_log_that_begins_behind_its_archive_has_the_history_there(tmp_path, he
     role = bench.partition.follow(LEADER, 6)
     role.begin_behind(80, (EpochEntry(4, 0), EpochEntry(5, 70)), None, 1)
     log = bench.partition.log
-    assert role.position == LogPosition(80, 5, 0)  # the log start is told when it is written down
+    assert role.position == LogPosition(80, 5, 0)  # the leader hears of the log start when it is written down
     assert (log.local_log_start_offset, log.flushed_offset, bench.partition.high_watermark) == (80, 80, 80)
     role.take(data(batch(80, epoch=6), high_watermark=80), heard)
     bench.disk.write()

@@ -276,6 +276,27 @@ def test_an_empty_disk_in_the_place_of_another_is_noticed(start_node, tmp_path, 
     assert all(f"{tmp_path}/b" in one for one in told)
 
 
+def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(broker, tmp_path, caplog):
+    """A kill before the next checkpoint: its log was called damaged, and began behind its records, by rows of the other."""
+    broker.create("t")
+    broker.produce("t", *[b"old"] * 10)
+    asked = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=6)])
+    broker.client().call(DeleteRecordsRequest(topics=[asked], timeout_ms=9999))
+    delete_topics(broker.client(), ["t"])
+    broker.create("t")
+    broker.produce("t", b"new", b"newer")
+    data = Path(broker.directory, "data")
+    shutil.copytree(data, tmp_path / "as a kill leaves it")
+    broker.stop()
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "as a kill leaves it", data)
+    broker.start()
+    assert broker.values("t") == [b"new", b"newer"]
+    log = broker.partition("t").partition.log
+    assert (log.log_start_offset, log.recovery.damaged_offset) == (0, None)
+    assert "lost records" not in caplog.text
+
+
 def test_a_log_of_a_deleted_topic_is_not_missed(broker):
     """A topic of its name begins anew, here and after the next start."""
     (directory,) = broker.node.directories.all

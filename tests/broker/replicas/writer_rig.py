@@ -86,3 +86,7 @@ class Bench:
     async def turn(self) -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+
+    async def written(self, owner) -> None:
+        self.writer.enqueue(owner)
+        await self.turn()

@@ -101,7 +101,7 @@ def a_follower_does_not_take_the_log_start(patch):
     patch.setattr(Follower, "_raise_log_start", lambda self, _offset: None)
 
 
-def a_log_start_is_told_before_a_crash_would_leave_it(patch):
+def a_follower_tells_of_a_log_start_that_a_crash_takes_back(patch):
     """Deleted records are back where it is lost, and the next leader has them."""
     patch.setattr(LogStart, "is_kept", property(lambda _self: True))
 
@@ -184,7 +184,7 @@ FOUND: dict[Bug, str] = {
     an_idle_follower_never_joins_again: "are in sync",
     latest_is_told_before_the_epoch_is_established: "it had ended at",
     a_follower_does_not_take_the_log_start: "log start, mark and end",
-    a_log_start_is_told_before_a_crash_would_leave_it: "log start, mark and end",
+    a_follower_tells_of_a_log_start_that_a_crash_takes_back: "log start, mark and end",
     the_mark_rises_with_too_few_in_sync: "moves the mark",
     any_replica_is_elected: "had the mark at",
     a_reassignment_ends_at_once: "had the mark at|are gone|has no leader|in sync, has",
@@ -199,7 +199,9 @@ PLANS: dict[Bug, Plan] = {
     an_idle_follower_never_joins_again: replace(BUSY, faults=("freeze",), fault_seconds=20.0),
     latest_is_told_before_the_epoch_is_established: replace(BUSY, faults=("kill", "stop"), readers=3),
     a_follower_does_not_take_the_log_start: replace(BUSY, faults=("reset",), changes=("delete",)),
-    a_log_start_is_told_before_a_crash_would_leave_it: replace(BUSY, faults=("kill", "power"), changes=("delete",)),
+    a_follower_tells_of_a_log_start_that_a_crash_takes_back: replace(
+        BUSY, faults=("kill", "power"), changes=("delete",)
+    ),
     the_mark_rises_with_too_few_in_sync: replace(BUSY, faults=("freeze", "kill"), changes=("minimum",)),
     a_reassignment_ends_at_once: replace(BUSY, brokers=4, changes=("reassign",), faults=("kill", "slow")),
     a_damaged_replica_goes_on_above_the_damage: replace(BUSY, faults=("damage",)),

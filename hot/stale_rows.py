@@ -1,0 +1,57 @@
+"""Rows of checkpoints that are of a log which has left: the next log of that name must not be taken for it.
+
+A partition that leaves goes from the checkpoints with their next write. Had it come back before that, its new log would begin
+with the recovery point, mark and start of the one before if the broker is killed: a start would call it damaged, or
+begin it behind its own records. So the rows go before a log of that name is begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import PurePosixPath
+
+from stratalog.hot.directory import DELETE_SUFFIX, LogDirectory
+from stratalog.hot.storage import checkpoint
+from stratalog.hot.storage.directory_names import parse_directory_name
+from stratalog.wire.errors import Corrupt
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["drop_stale_rows", "forget_removed", "rows_stored"]
+
+_ID_DIGITS = 32
+
+
+def drop_stale_rows(directory: LogDirectory, name: TopicPartition) -> None:
+    """Write the checkpoints without the logs that have left, if one of them had this name. Raises `OSError`."""
+    if name not in directory.stale:
+        return
+    stale, files, path = set(directory.stale), directory.files, directory.path
+    directory.write_recovery_points({})
+    directory.store_bounds()
+    with suppress(Corrupt):  # the file says nothing of any log, then
+        marks = checkpoint.read_offsets(files, path, checkpoint.HIGH_WATERMARKS)
+        if not stale.isdisjoint(marks):
+            directory.write_high_watermarks({one: mark for one, mark in marks.items() if one not in stale})
+    with suppress(Corrupt):
+        states = checkpoint.read_remote_log(files, path)
+        if not stale.isdisjoint(states):
+            checkpoint.write_remote_log(files, path, {one: row for one, row in states.items() if one not in stale})
+    directory.stale.clear()
+
+
+def rows_stored(directory: LogDirectory, stale: Collection[TopicPartition]) -> None:
+    """All checkpoints were written since these logs had left."""
+    directory.stale.difference_update(stale)
+
+
+def forget_removed(directory: LogDirectory) -> None:
+    """At a start: the logs whose directories wait for their removal have left, and are not missed.
+
+    One that has come back since has rows of its own.
+    """
+    for path in directory.doomed:
+        renamed = PurePosixPath(path).name.removesuffix(DELETE_SUFFIX)
+        name = parse_directory_name(renamed[: -_ID_DIGITS - 1])
+        if name is not None and name not in directory.partitions:
+            directory.forget(name)

@@ -1,0 +1,118 @@
+"""Rows of logs that have left, and the next logs of their names."""
+
+import pytest
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.stale_rows import drop_stale_rows, forget_removed, rows_stored
+from stratalog.hot.storage import checkpoint
+from stratalog.hot.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, RemoteLogState
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.topic import TopicPartition
+
+NAME, OTHER = TopicPartition("t", 0), TopicPartition("a-b", 12)
+ID = b"i" * 16
+
+
+class World:
+    """A directory with two logs of ten records; all checkpoints have rows of them."""
+
+    def __init__(self, root, files):
+        self.root, self.files = root, files
+        self.directory = LogDirectory.load(root, files)
+        self.logs = {name: self.begin(name, 10) for name in (NAME, OTHER)}
+        self.logs[NAME].advance_log_start(4)
+        self.directory.write_checkpoints(self.logs)
+        self.directory.write_high_watermarks(dict.fromkeys(self.logs, 10))
+        remote = dict.fromkeys(self.logs, RemoteLogState(*[7] * len(RemoteLogState._fields)))
+        checkpoint.write_remote_log(files, root, remote)
+
+    def begin(self, name, count):
+        log = self.directory.open_log(name, ID, LogConfig(), now_ms=1)
+        for _ in range(count):
+            log.append_as_leader(build_batch([Record(0, 1, None, b"v")]), leader_epoch=1, now_ms=1)
+        log.sync()
+        return log
+
+    def leave(self, name):
+        self.logs.pop(name).abandon()
+        self.directory.doom_partition(name, b"u" * 16)
+
+    def killed(self):
+        """The directory as the next start finds it."""
+        for log in self.logs.values():
+            log.abandon()
+        found = LogDirectory.load(self.root, self.files)
+        forget_removed(found)
+        return found
+
+
+@pytest.fixture
+def world(tmp_path, files):
+    return World(str(tmp_path / "logs"), files)
+
+
+def test_a_log_that_came_back_before_a_kill_has_its_own_start_and_end(world):
+    """It had the rows of the one before: damaged by the one, and begun behind its records by the other."""
+    world.leave(NAME)
+    drop_stale_rows(world.directory, NAME)
+    world.logs[NAME] = world.begin(NAME, 2)
+    log = world.killed().open_log(NAME, ID, LogConfig(), now_ms=2)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+    assert log.recovery.damaged_offset is None
+
+
+def test_the_rows_of_others_stay(world):
+    """They are no older than before."""
+    world.leave(NAME)
+    drop_stale_rows(world.directory, NAME)
+    assert checkpoint.read_offsets(world.files, world.root, RECOVERY_POINTS) == {OTHER: 10}
+    assert checkpoint.read_offsets(world.files, world.root, HIGH_WATERMARKS) == {OTHER: 10}
+    assert checkpoint.read_remote_log(world.files, world.root).keys() == {OTHER}
+    assert world.killed().bounds.keys() == {OTHER}
+    assert not world.directory.stale
+
+
+def test_no_file_is_written_for_a_name_that_is_new(world, monkeypatch):
+    """Thousands of topics are created, and few again."""
+    monkeypatch.setattr(checkpoint, "write_durably", lambda *_: pytest.fail("a file is written"))
+    world.leave(NAME)
+    drop_stale_rows(world.directory, OTHER)
+    rows_stored(world.directory, {NAME})
+    drop_stale_rows(world.directory, NAME)
+
+
+def test_damaged_checkpoints_of_marks_stop_no_new_log(world):
+    """They say nothing of any log."""
+    for name in (HIGH_WATERMARKS, checkpoint.REMOTE_LOG):
+        checkpoint.write_durably(world.files, f"{world.root}/{name}", b"x")
+    world.leave(NAME)
+    drop_stale_rows(world.directory, NAME)
+    assert not world.directory.stale
+
+
+def test_a_log_that_was_removed_before_a_kill_is_not_missed(world):
+    """Its directory still waits for its removal, and the recovery points have a row of it."""
+    world.leave(NAME)
+    found = world.killed()
+    assert found.gone == set()
+    assert found.recovery_points == {OTHER: 10}
+    assert found.stale == {NAME}
+
+
+def test_a_log_whose_directory_is_not_there_at_all_is_missed(world, tmp_path):
+    """A disk has lost it."""
+    world.logs.pop(NAME).abandon()
+    (tmp_path / "logs" / "t-0").rename(tmp_path / "elsewhere")
+    assert world.killed().gone == {NAME}
+
+
+def test_rows_of_a_log_that_came_back_count_although_the_one_before_waits_for_its_removal(world):
+    """They are its own: those of the one before had gone first."""
+    world.leave(OTHER)
+    drop_stale_rows(world.directory, OTHER)
+    world.logs[OTHER] = world.begin(OTHER, 3)
+    world.directory.write_checkpoints(world.logs)
+    found = world.killed()
+    assert found.recovery_points[OTHER] == 3
+    assert found.partitions.keys() == {NAME, OTHER}
