@@ -298,18 +298,19 @@ def _let_go_of_locks(node: Node) -> None:
 class LogLines(logging.Handler):
     """The broker's own log goes into the trace; what it did not expect is a failure."""
 
-    def __init__(self, loop: VirtualLoop, trace: Trace) -> None:
+    def __init__(self, loop: VirtualLoop, trace: Trace, disks_are_sound: bool) -> None:
         super().__init__(logging.INFO)
         self._loop = loop
         self._trace = trace
+        self._disks_are_sound = disks_are_sound
 
     @classmethod
     @contextlib.contextmanager
-    def into(cls, loop: VirtualLoop, trace: Trace) -> Iterator[None]:
-        """Put the log there, and nowhere else, for a while."""
+    def into(cls, loop: VirtualLoop, trace: Trace, *, disks_are_sound: bool = False) -> Iterator[None]:
+        """Put the log there, and nowhere else, for a while. Where all disks are sound no log may be called damaged."""
         logger = logging.getLogger("stratalog")
         before = logger.level, logger.propagate
-        handler = cls(loop, trace)
+        handler = cls(loop, trace, disks_are_sound)
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
@@ -326,6 +327,8 @@ class LogLines(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             self._trace.keep_error(record.exc_info[1])
             self._loop.failures.append(f"unexpected: {text}: {record.exc_info[1]!r}")
+        elif self._disks_are_sound and "damaged at offset" in text:
+            self._loop.failures.append(f"on a sound disk {text}")
 
 
 def run_seed(

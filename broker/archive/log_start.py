@@ -45,6 +45,12 @@ class ArchiveLogStart:
         self._claimant = claimant
         self._now_ms = now_ms
         self._inherited = unified.log.log_start_offset
+        remote.follow_start = self._heard
+
+    def _heard(self, known: int) -> None:
+        """Follow a manifest as soon as readers see it: records that it lacks are none of the log's any more."""
+        if self._unified.remote is self._remote:  # a late answer may be for a former leadership
+            self.follow(known)
 
     def follow(self, known: int) -> None:
         """Move the log start up to the manifest's: an older local checkpoint must not bring dropped records back."""

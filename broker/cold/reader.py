@@ -78,6 +78,7 @@ class RemotePartition:
         self._chunks = chunks
         self._metrics = metrics
         self._wake = wake
+        self.follow_start: Callable[[int], object] = lambda _offset: None
         self._now_ms = now_ms
         self._checkpoint = checkpoint
         self._remote = RemoteLog(partition)
@@ -184,6 +185,7 @@ class RemotePartition:
             self._stale = False
             self._views.loaded(self, len(self._remote))
         self._applied_ms = self._now_ms()
+        self.follow_start(self._remote.log_start_offset)  # before readers look again
         self._wake()
         return True
 

@@ -39,6 +39,8 @@ __all__ = ["Outcome", "World", "run_seed"]
 
 RECOVERY_SECONDS: Final = 60.0
 """The cluster has to be well within this time of the last fault."""
+_DAMAGING: Final = frozenset({"damage", "rot", "strand", "wipe"})
+"""Faults after which a log may be called damaged."""
 _STEPS_MAX: Final = 1_000_000
 _LOOK_SECONDS: Final = 0.25
 _ANSWERS: Final = 10
@@ -248,7 +250,7 @@ def run_seed(
     directory = tempfile.mkdtemp(prefix="stratalog-sim-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: PTH112
     problem: str | None = None
     world = World(seed, trace, directory, plan)
-    with LogLines.into(world.loop, trace):
+    with LogLines.into(world.loop, trace, disks_are_sound=_DAMAGING.isdisjoint(plan.faults)):
         try:
             world.run()
         except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it

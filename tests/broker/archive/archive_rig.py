@@ -59,7 +59,7 @@ class Rig:
 
     def lead(self, epoch, checkpoint=None) -> Archive:
         """A leadership begins."""
-        remote = RemotePartition(
+        self.unified.remote = remote = RemotePartition(
             PARTITION,
             submit=self.submit,
             chunks=None,

@@ -64,6 +64,18 @@ def test_an_older_checkpoint_follows_the_manifest(start, log, caplog):
     assert told[1].endswith("the log start moves from offset 60 to 80, because its archive begins there")
 
 
+def test_the_log_follows_a_manifest_that_readers_see(log):
+    """A lookup by time had an answer from the archive, and EARLIEST one from the log (`make sim-replicas SEED=700037`)."""
+    remote = SimpleNamespace(known_end=70)
+    unified = SimpleNamespace(log=log, partition=SimpleNamespace(high_watermark=80), remote=remote)
+    ArchiveLogStart(unified, remote, PARTITION, Claimant(0, 1, bytes(16)), lambda: 9)
+    remote.follow_start(60)
+    assert log.log_start_offset == 60
+    unified.remote = None  # another broker leads: its follower hears of the log start from there
+    remote.follow_start(70)
+    assert log.log_start_offset == 60
+
+
 def test_why_it_moved(start, log):
     """By retention, by hand, or before this leadership: then only a log without limits rules retention out."""
     assert start.command().reason == LOG_START_MOVED
