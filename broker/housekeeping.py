@@ -18,6 +18,7 @@ from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.directories import Directories, Directory, Kept
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
+from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.slices import Slices, Steps
@@ -142,19 +143,14 @@ class Housekeeping:
             self._tick_one(unified, now, now_ms, elapsed_ms)
             if count % _PARTITIONS_A_PAUSE == 0:
                 yield None
-        metadata = services.metadata
-        removal = metadata.log.take_removal(elapsed_ms)
-        if removal is not None and metadata.directory.offline is None:
-            services.removals.submit(removal, metadata.directory)
-        metadata.tick(now)
+        self._remove_left(services.metadata, elapsed_ms)
+        services.metadata.tick(now)
 
     def _tick_one(self, unified: UnifiedLog, now: float, now_ms: int, elapsed_ms: int) -> None:
         services, partition = self._services, unified.partition
-        removal = partition.log.take_removal(elapsed_ms)
+        self._remove_left(partition, elapsed_ms)
         if partition.directory.offline is not None:
             return
-        if removal is not None:  # what a failure leaves is removed when the log is opened next
-            services.removals.submit(removal, partition.directory)
         partition.tick(now)
         try:
             rolled = partition.log.tick(now_ms)
@@ -164,6 +160,18 @@ class Housekeeping:
         if rolled:
             partition.directory.sync(partition)
         services.tiering.look(unified)
+
+    def _remove_left(self, owner: Partition | MetadataReplica, elapsed_ms: int) -> None:
+        """Have files removed that left a log long enough ago. Those that a failure leaves go when the log is opened next."""
+        if owner.directory.offline is not None:
+            return
+        try:
+            removal = owner.log.take_removal(elapsed_ms)
+        except OSError as error:
+            owner.directory.report(error, owner)
+            return
+        if removal is not None:
+            self._services.removals.submit(removal, owner.directory)
 
     def _next_partitions(self) -> Iterator[UnifiedLog]:
         """Those whose turn it is: all of a hundred, an eighth of more, so that ten thousand do not stop the loop."""

@@ -203,14 +203,36 @@ class Directories:
             except OSError as error:
                 directory.writer.report(error)
 
-    def without_topic(self, topic_ids: Container[Uuid]) -> list[str]:
-        """The directories of partitions whose topic is none of ``topic_ids``: deleted while this broker was away, or lost."""
-        return [
+    def tell_without_topic(self, topic_ids: Container[Uuid]) -> None:
+        """Name the directories of partitions whose topic is none of ``topic_ids``: deleted while this broker was away, or lost."""
+        left = [
             one.path
             for directory in self.online
             for name, one in directory.files.partitions.items()
             if one.topic_id is not None and one.topic_id not in topic_ids and name.topic != CLUSTER_METADATA_TOPIC
         ]
+        if left:
+            log.warning(
+                "%d directories are of partitions whose topics the cluster does not have, %s first: deleted while this broker "
+                "was away, or forgotten by the cluster. They are kept; remove them if the topics were meant to go",
+                len(left),
+                left[0],
+            )
+
+    def remove_moved(self, is_held_elsewhere: Callable[[TopicPartition, Uuid], bool]) -> None:
+        """At a start: remove the logs that a committed record gave to other brokers while this one was away."""
+        for directory in self.online:
+            for name, one in list(directory.files.partitions.items()):
+                if one.topic_id is None or not is_held_elsewhere(name, one.topic_id):
+                    continue
+                log.info(
+                    "%s lies on other brokers since this one was away, its log in %s is removed", name, directory.path
+                )
+                try:
+                    directory.files.doom_partition(name, os.urandom(_UUID_BYTES))
+                except OSError as error:
+                    directory.writer.report(error)
+                    break
 
     def set_aside(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
         """Move a directory of the same name that belongs to another topic id out of the way; nothing is deleted.

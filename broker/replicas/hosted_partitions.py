@@ -114,14 +114,9 @@ class HostedPartitions:
     def started(self) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on."""
         self.logs.started(self.placing.is_placed_here, self.placing.unplaced)
-        left = self._services.directories.without_topic(self._services.image().topics.by_id)
-        if left:
-            log.warning(
-                "%d directories are of partitions whose topics the cluster does not have, %s first: deleted while this broker "
-                "was away, or forgotten by the cluster. They are kept; remove them if the topics were meant to go",
-                len(left),
-                left[0],
-            )
+        self._services.directories.tell_without_topic(self._services.image().topics.by_id)
+        if self._services.copying is not None:
+            self._services.directories.remove_moved(self.placing.is_held_elsewhere)
 
     def settings(self, image: ClusterImage, topic: str) -> LogConfig:
         """The log settings of a topic."""

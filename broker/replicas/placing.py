@@ -140,6 +140,12 @@ class Placing:
         state = None if topic is None else topic.partitions.get(name.partition)
         return state is not None and self._node_id in state.replicas
 
+    def is_held_elsewhere(self, name: TopicPartition, topic_id: Uuid) -> bool:
+        """Whether the image of now has this partition on other brokers alone, and one of them leads it."""
+        topic = self._image().topics.by_id.get(topic_id)
+        state = None if topic is None or topic.name != name.topic else topic.partitions.get(name.partition)
+        return state is not None and self._node_id not in state.replicas and state.leader >= 0
+
     def unplaced(self) -> Iterator[tuple[TopicPartition, Uuid]]:
         """The replicas of this broker that the image of now places in no directory, and the ids of their topics."""
         for topic in self._image().topics.by_id.values():

@@ -46,11 +46,13 @@ class RecoveryReport:
             )
         if report.damaged_offset is not None:
             log.error(
-                "%s: damaged at offset %d (%s); the bytes are kept in %s, the log goes on at offset %s",
+                "%s: damaged at offset %d (%s); %s, the log goes on at offset %s",
                 log_.topic_partition,
                 report.damaged_offset,
                 report.reason,
-                report.quarantine,
+                "no bytes of it are there"
+                if report.quarantine is None
+                else f"the bytes are kept in {report.quarantine}",
                 report.resume_offset,
             )
 

@@ -12,6 +12,7 @@ from stratalog.broker.runtime.clock import SystemClock
 from stratalog.broker.runtime.slices import to_the_end
 from stratalog.client.admin import delete_topics
 from stratalog.client.records import NewRecord
+from stratalog.hot.log.doomed_files import DoomedFiles
 
 DAY_MS = 86_400_000
 THEN_MS = 1_385_856_000_000  # 2013
@@ -175,6 +176,21 @@ def test_a_log_start_that_finds_no_room_is_written_down_later(start_node, watche
     watched_files.faults.clear()
     node.wait_until(lambda: partition.log.start.is_kept)
     assert not partition.directory.unkept
+
+
+def test_files_that_cannot_be_removed_take_their_directory_offline(start_node, monkeypatch):
+    """It was four tracebacks a second until the restart, and the metadata log had no ticks."""
+    node = start_node()
+    node.create("t")
+
+    def fail(_self, _now_ms):
+        raise FileNotFoundError(errno.ENOENT, "the directory is gone")
+
+    monkeypatch.setattr(DoomedFiles, "take_removal", fail)
+    node.run(lambda: to_the_end(node.node.housekeeping._tick()))
+    assert node.partition("t").partition.directory.offline is not None
+    node.run(lambda: to_the_end(node.node.housekeeping._tick()))
+    assert node.node.failed.is_set()
 
 
 def test_a_removed_log_leaves_the_checkpoints_before_its_files_leave_the_disk(start_node):

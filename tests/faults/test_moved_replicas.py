@@ -53,7 +53,7 @@ class Moving:
 
     def move(self, *replicas):
         """Ask for other replicas, and wait until all of them are in sync and no other is left."""
-        host, port = self.cluster.address(1).split(":")
+        host, port = self.cluster.address(min(self.cluster.running)).split(":")
         wanted = ReassignablePartition(partition_index=0, replicas=list(replicas))
         request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[wanted])])
         with BrokerLink(host, int(port)) as link:
@@ -76,7 +76,10 @@ class Moving:
 
 @pytest.mark.parametrize("config", [{}, TIERED], ids=["plain", "tiered"])
 def test_replicas_are_added_moved_and_removed(stratalog_cluster, config):
-    """The leader epoch stays while replicas are added: the leader takes the assignment from each image."""
+    """The leader epoch stays while replicas are added: the leader takes the assignment from each image.
+
+    A broker that was away meanwhile removes what it has of it when it comes back.
+    """
     moving = Moving(stratalog_cluster(nodes=3, settings=SETTINGS), config)
     (first,), _ = moving.replicas()
     second, third = (node_id for node_id in moving.cluster.node_ids if node_id != first)
@@ -87,8 +90,11 @@ def test_replicas_are_added_moved_and_removed(stratalog_cluster, config):
     moving.move(second)
     moving.move(third, first)
     assert moving.read() == moving.acknowledged
+    moving.cluster.stop(third)
+    moving.move(first, second)
+    moving.cluster.start(third)
     directory = Path(moving.cluster.directory)
     deadline = time.monotonic() + 20
-    while {path.parent.name for path in directory.glob("node-*/**/t-0")} != {f"node-{third}", f"node-{first}"}:
+    while {path.parent.name for path in directory.glob("node-*/**/t-0")} != {f"node-{first}", f"node-{second}"}:
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -239,6 +239,30 @@ async def test_a_log_that_is_about_to_arrive_has_its_high_watermark_written_ther
     directories.release()
 
 
+async def test_logs_that_lie_on_other_brokers_since_the_last_run_are_removed(bench, caplog):
+    """A committed record took them away; others stay, and one with an unreadable id does."""
+    directories = bench.open("a", "b")
+    for directory in directories.all:
+        bench.partition(directory)
+    directories.release()
+    (bench.path / "b" / "u-7").mkdir()
+    directories = bench.open("a", "b")
+    asked = []
+
+    def is_held_elsewhere(name, topic_id):
+        asked.append((name, topic_id))
+        return len(asked) == 1
+
+    with caplog.at_level("INFO"):
+        directories.remove_moved(is_held_elsewhere)
+    assert {name for name, _ in asked} == {NAME}
+    first, second = directories.all
+    assert (NAME in first.files.partitions, NAME in second.files.partitions) == (False, True)
+    assert [Path(path).name.endswith("-delete") for path in first.files.doomed] == [True]
+    assert "lies on other brokers since this one was away" in caplog.text
+    directories.release()
+
+
 async def test_a_move_that_was_interrupted_is_known_to_the_start(bench):
     """Its copy goes, and where it was to go is kept until the move has begun again."""
     directories = bench.open("a", "b")

@@ -161,6 +161,26 @@ def test_a_replica_whose_log_is_gone_is_reported_as_lost(level, directory, told)
     assert bench.placing.give_up(ID, 0, state((1,), 1, directory)), "once"
 
 
+@pytest.mark.parametrize(
+    ("replicas", "leader", "topic_id", "name", "held"),
+    [
+        ((2, 3), 2, ID, "t", True),
+        ((2, ME), 2, ID, "t", False),
+        ((2, 3), NO_LEADER, ID, "t", False),
+        ((2, 3), 2, b"o" * 16, "t", False),
+        ((2, 3), 2, ID, "u", False),
+        ((2, 3), 2, ID, "t-9", False),
+    ],
+    ids=["elsewhere", "here too", "not led", "another topic", "another name", "no such partition"],
+)
+def test_a_log_is_held_elsewhere_if_others_lead_it_and_none_is_to_be_here(replicas, leader, topic_id, name, held):
+    """Without word of it in the metadata nothing is removed."""
+    bench, (topic, _, number) = Bench(), name.partition("-")
+    known = SimpleNamespace(name="t", topic_id=ID, partitions={0: PartitionImage(replicas, (2,), leader)})
+    bench.image.topics = SimpleNamespace(by_id={ID: known})
+    assert bench.placing.is_held_elsewhere(TopicPartition(topic, int(number or 0)), topic_id) is held
+
+
 def test_a_partition_is_placed_here_if_the_image_has_a_replica_of_it_on_this_broker():
     """No log is missed of a topic that the image does not have, or of a partition that others have."""
     bench = Bench()
