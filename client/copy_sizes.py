@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from stratalog.client.client import LATEST_OFFSET, BrokerAway, Client, Topic, by_topic
+from stratalog.client.client import LATEST_OFFSET, BrokerAway, Client, Topic
 from stratalog.client.link import check
 from stratalog.client.reach import reached_partitions
-from stratalog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from stratalog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["CopySize", "CopySizes", "copy_sizes"]
@@ -67,16 +67,15 @@ def copy_sizes(client: Client, topics: Iterable[Topic]) -> CopySizes:
 
 
 def _ask(client: Client, broker: int, partitions: Sequence[TopicPartition], told: _Told) -> None:
-    asked = [
-        DescribableLogDirTopic(topic=name, partitions=[one.partition for one in those])
-        for name, those in by_topic(partitions).items()
-    ]
-    answer = client.call(DescribeLogDirsRequest(topics=asked), broker)
+    answer = client.call(DescribeLogDirsRequest(topics=None), broker)  # only then it tells of archives
     check(answer.error_code or 0)
+    asked = set(partitions)
     for directory in answer.results:
         for topic in directory.topics:
             for one in topic.partitions:
                 name = TopicPartition(topic.name, one.partition_index)
+                if name not in asked:
+                    continue
                 if directory.log_dir == _REMOTE:
                     told.archived_bytes[name] = one.partition_size
                     told.unarchived_records[name] = one.offset_lag

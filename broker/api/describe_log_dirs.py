@@ -2,7 +2,8 @@
 
 Behaviour: the size of a partition is that of the files in its directory, as ``du --apparent-size`` counts them. The
 archives of tiered partitions stand in one more entry, ``remote://``: there the offset lag is the number of records that
-are not archived yet. A directory that failed says KAFKA_STORAGE_ERROR. The files are looked at in a
+are not archived yet. It is in answers about everything, as kafka-log-dirs asks; kafka-reassign-partitions names partitions,
+and would take the entry for the directory of a replica. A directory that failed says KAFKA_STORAGE_ERROR. The files are looked at in a
 thread, not on the event loop. A replica that moves stands in both directories: in the new one as the future log, with the
 offsets that it lacks.
 """
@@ -137,7 +138,7 @@ async def _describe(context: Context, request: DescribeLogDirsRequest) -> Messag
         asked = {unified.topic_partition for unified in partitions}
         copies = [one for one in broker.moves.in_directory(directory) if one.topic_partition in asked]
         results.append(await asyncio.to_thread(_measure, directory.path, mine, copies))
-    remote = _remote(broker, partitions)
+    remote = _remote(broker, partitions) if request.topics is None else None
     return DescribeLogDirsResponse(results=results if remote is None else [*results, remote])
 
 

@@ -58,7 +58,7 @@ def cluster(scripted):
     scripted.answers[35] = DescribeLogDirsResponse(
         results=[
             directory("/a", [(0, 500, 0, False), (1, 8000, 0, False)]),
-            directory("/b", [(2, 40, 0, False), (1, 9, 0, True)]),
+            directory("/b", [(2, 40, 0, False), (1, 9, 0, True), (7, 1, 0, False)]),
             directory("/c", [(3, 7, 0, False)], ErrorCode.KAFKA_STORAGE_ERROR),
             directory("remote://", [(1, 70_000, 100, False)]),
         ]
