@@ -31,8 +31,8 @@ __all__ = ["DirectoryWriter", "nothing_gives_way"]
 INLINE_BYTES_MAX = 4 << 20
 """Bytes that one turn of the loop writes before it lets other connections in."""
 
-LONG_SYNC_BYTES = 1 << 20
-"""A sync of so much takes longer than a small one by what a client notices: a follower that is behind brings 4 MiB at a time."""
+LONG_SYNC_BYTES = 1 << 18
+"""A sync of so much takes longer than a small one by what a client notices: a copy that is behind brings a batch of 1 MB at least."""
 
 _SHORTAGE_TOLD_SECONDS = 30.0
 _SHORTAGE_WAIT_SECONDS = 0.1
