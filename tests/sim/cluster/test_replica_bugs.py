@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from sim.cluster.plan import Kind, Plan
 from stratalog.broker.fetches import replica_read
-from stratalog.broker.replicas import log_opening
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.leader import Leader
 from stratalog.broker.replicas.partition import Partition
@@ -107,11 +106,6 @@ def a_follower_tells_of_a_log_start_that_a_crash_takes_back(patch):
     patch.setattr(LogStart, "is_kept", property(lambda _self: True))
 
 
-def a_log_is_begun_under_the_rows_of_the_one_before(patch):
-    """A replica that comes back has the recovery point of its former log after a kill."""
-    patch.setattr(log_opening, "drop_stale_rows", lambda *_about: None)
-
-
 def the_mark_rises_with_too_few_in_sync(patch):
     """The answer alone waits for enough of them, as before KIP-966."""
     patch.setattr(ReplicaState, "enough_in_sync", property(lambda self: True))
@@ -191,7 +185,6 @@ FOUND: dict[Bug, str] = {
     latest_is_told_before_the_epoch_is_established: "it had ended at",
     a_follower_does_not_take_the_log_start: "log start, mark and end",
     a_follower_tells_of_a_log_start_that_a_crash_takes_back: "log start, mark and end",
-    a_log_is_begun_under_the_rows_of_the_one_before: "on a sound disk .* damaged at offset|log start, mark and end",
     the_mark_rises_with_too_few_in_sync: "moves the mark",
     any_replica_is_elected: "had the mark at",
     a_reassignment_ends_at_once: "had the mark at|are gone|has no leader|in sync, has",
@@ -209,7 +202,6 @@ PLANS: dict[Bug, Plan] = {
     a_follower_tells_of_a_log_start_that_a_crash_takes_back: replace(
         BUSY, faults=("kill", "power"), changes=("delete",)
     ),
-    a_log_is_begun_under_the_rows_of_the_one_before: replace(BUSY, brokers=4, changes=("reassign",), faults=("kill",)),
     the_mark_rises_with_too_few_in_sync: replace(BUSY, faults=("freeze", "kill"), changes=("minimum",)),
     a_reassignment_ends_at_once: replace(BUSY, brokers=4, changes=("reassign",), faults=("kill", "slow")),
     a_damaged_replica_goes_on_above_the_damage: replace(BUSY, faults=("damage",)),
