@@ -248,13 +248,18 @@ class Housekeeping:
         kept = True
         while kept and writer.unkept:
             waiting, writer.unkept = writer.unkept, {}
-            mine = [one for one in self._all_partitions() if one.directory is writer]
             kept = False
             try:
-                kept = yield from self._services.directories.keeping_starts(directory, mine)
+                kept = yield from self._services.directories.keeping_starts(directory, self._partitions_in(directory))
             finally:
                 for owner in waiting:
-                    (owner.on_flushed if kept else partial(writer.await_start, owner))()
+                    if kept:
+                        owner.on_flushed()
+                    else:
+                        writer.await_start(owner)
+
+    def _partitions_in(self, directory: Directory) -> list[Kept]:
+        return [one for one in self._all_partitions() if one.directory is directory.writer]
 
     def _all_partitions(self) -> Iterator[Kept]:
         yield self._services.metadata
@@ -266,8 +271,7 @@ class Housekeeping:
         for directory in directories.online:
             if directory.files.doomed and directory.files.stale:
                 # Their directories say that they were removed until the checkpoints do.
-                mine = [one for one in self._all_partitions() if one.directory is directory.writer]
-                yield from directories.checkpoint_steps(directory, mine)
+                yield from directories.checkpoint_steps(directory, self._partitions_in(directory))
             for removal in directory.files.take_doomed():
                 put_back = partial(directory.files.doomed.append, removal.path)
                 self._services.removals.submit(removal, directory.writer, put_back)

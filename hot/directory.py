@@ -119,8 +119,8 @@ class LogDirectory(Struct):
     points_stored: bool = False
     """The checkpoint of recovery points holds ``recovery_points``, since this start."""
     changes: CheckpointChanges = field(default_factory=CheckpointChanges)
-    stale: set[TopicPartition] = field(default_factory=set)
-    """Logs that have left while checkpoints may have rows of them: see `stratalog.hot.stale_rows`."""
+    stale: dict[TopicPartition, object] = field(default_factory=dict)
+    """Logs that have left while checkpoints may have rows of them, each time another object: see `stratalog.hot.stale_rows`."""
 
     @classmethod
     def load(cls, path: str, files: Filesystem) -> LogDirectory:
@@ -411,7 +411,7 @@ class LogDirectory(Struct):
         for known in (self.remote_logs, self.bounds, self.summaries):
             known.pop(topic_partition, None)
         self.changes.forget(topic_partition)
-        self.stale.add(topic_partition)
+        self.stale[topic_partition] = object()
         self.bounds_stored = self.points_stored = False
 
     def take_doomed(self) -> list[DirectoryRemoval]:

@@ -7,7 +7,7 @@ begin it behind its own records. So the rows go before a log of that name is beg
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import PurePosixPath
 
@@ -26,23 +26,28 @@ def drop_stale_rows(directory: LogDirectory, name: TopicPartition) -> None:
     """Write the checkpoints without the logs that have left, if one of them had this name. Raises `OSError`."""
     if name not in directory.stale:
         return
-    stale, files, path = set(directory.stale), directory.files, directory.path
+    files, path = directory.files, directory.path
     directory.write_recovery_points({})
     directory.store_bounds()
     with suppress(Corrupt):  # the file says nothing of any log, then
         marks = checkpoint.read_offsets(files, path, checkpoint.HIGH_WATERMARKS)
-        if not stale.isdisjoint(marks):
-            directory.write_high_watermarks({one: mark for one, mark in marks.items() if one not in stale})
+        if not directory.stale.keys().isdisjoint(marks):
+            directory.write_high_watermarks({one: mark for one, mark in marks.items() if one not in directory.stale})
+    rows_stored(directory, dict(directory.stale))
+
+
+def rows_stored(directory: LogDirectory, stale: Mapping[TopicPartition, object]) -> None:
+    """The checkpoints of logs were written since these had left; that of archives is written without them. Raises `OSError`."""
+    gone = {name for name, left in stale.items() if directory.stale.get(name) is left}
+    if not gone:
+        return
     with suppress(Corrupt):
-        states = checkpoint.read_remote_log(files, path)
-        if not stale.isdisjoint(states):
-            checkpoint.write_remote_log(files, path, {one: row for one, row in states.items() if one not in stale})
-    directory.stale.clear()
-
-
-def rows_stored(directory: LogDirectory, stale: Collection[TopicPartition]) -> None:
-    """All checkpoints were written since these logs had left."""
-    directory.stale.difference_update(stale)
+        states = checkpoint.read_remote_log(directory.files, directory.path)
+        if not gone.isdisjoint(states):
+            kept = {one: row for one, row in states.items() if one not in gone}
+            checkpoint.write_remote_log(directory.files, directory.path, kept)
+    for name in gone:
+        del directory.stale[name]
 
 
 def forget_removed(directory: LogDirectory) -> None:

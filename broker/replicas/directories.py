@@ -219,20 +219,31 @@ class Directories:
                 left[0],
             )
 
-    def remove_moved(self, is_held_elsewhere: Callable[[TopicPartition, Uuid], bool]) -> None:
-        """At a start: remove the logs that a committed record gave to other brokers while this one was away."""
+    def set_moved_aside(self, is_held_elsewhere: Callable[[TopicPartition, Uuid], bool]) -> None:
+        """At a start: keep the logs aside that the metadata gave to other brokers while this one was away, as Kafka does.
+
+        They are not deleted: metadata that were restored may be older than the logs.
+        """
         for directory in self.online:
-            for name, one in list(directory.files.partitions.items()):
-                if one.topic_id is None or not is_held_elsewhere(name, one.topic_id):
-                    continue
-                log.info(
-                    "%s lies on other brokers since this one was away, its log in %s is removed", name, directory.path
+            found = directory.files.partitions.values()
+            moved = [
+                one.topic_partition
+                for one in found
+                if one.topic_id and is_held_elsewhere(one.topic_partition, one.topic_id)
+            ]
+            try:
+                kept = [self.set_log_aside(directory, name) for name in moved]
+            except OSError as error:
+                directory.writer.report(error)
+                continue
+            if kept:
+                log.warning(
+                    "%d partitions in %s lie on other brokers since this one was away; their logs are kept as %s and so on. Remove "
+                    "them when the cluster is healthy",
+                    len(kept),
+                    directory.path,
+                    kept[0],
                 )
-                try:
-                    directory.files.doom_partition(name, os.urandom(_UUID_BYTES))
-                except OSError as error:
-                    directory.writer.report(error)
-                    break
 
     def set_aside(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
         """Move a directory of the same name that belongs to another topic id out of the way; nothing is deleted.
@@ -306,7 +317,7 @@ class Directories:
             return not partitions
         try:
             files, ballast = directory.files, directory.ballast
-            stale = set(files.stale)
+            stale = dict(files.stale)
             logs = partial(_logs, partitions)
             ballast.lend((yield from recovery_point_steps(files, logs)))
             yield

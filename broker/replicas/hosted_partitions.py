@@ -116,7 +116,7 @@ class HostedPartitions:
         self.logs.started(self.placing.is_placed_here, self.placing.unplaced)
         self._services.directories.tell_without_topic(self._services.image().topics.by_id)
         if self._services.copying is not None:
-            self._services.directories.remove_moved(self.placing.is_held_elsewhere)
+            self._services.directories.set_moved_aside(self.placing.is_held_elsewhere)
 
     def settings(self, image: ClusterImage, topic: str) -> LogConfig:
         """The log settings of a topic."""

@@ -61,11 +61,10 @@ _NO_SESSION: Final = 0
 _SHARE_BYTES_MAX: Final = 4 << 20
 """The most that one partition may bring where few have news: as much as a leader writes before it syncs, so both sync as often."""
 
-
 _WAIT_MOVING_MS: Final = 20
 
 _WAIT_APART_MS: Final = 10
-"""How long a request may wait while a partition that is behind takes what has come: it is asked for again in the next one."""
+"""How long a request may wait at first while a partition takes what has come outside of the session; then as long as that has lasted."""
 
 
 class FetchLimits(Struct, frozen=True, kw_only=True):
@@ -146,7 +145,7 @@ class Fetching:
         self._copied: dict[PartitionKey, _Copied] = {}
         self._in_flight = False
         self._busy = 0
-        self._apart_bytes = 0
+        self._apart_bytes, self._apart_since_ms = 0, 0
         """The bytes that partitions take outside of the session."""
         self._session_id = _NO_SESSION
         self._session_epoch = EPOCH_INITIAL
@@ -288,6 +287,7 @@ class Fetching:
             return
         # Megabytes to write and sync, or a checkpoint of a log start: records of the others do not wait for that.
         if (copied.lags and data.records) or data.log_start_offset > copied.position.log_start_offset:
+            self._apart_since_ms = self._apart_since_ms if self._apart_bytes else now_ms
             copied.apart_bytes = len(data.records or b"") or 1
             self._apart_bytes += copied.apart_bytes
             self._leave_session(key)
@@ -373,7 +373,8 @@ class Fetching:
         if self._news:
             return 0
         wait_ms = min(limits.wait_ms, _WAIT_MOVING_MS) if self._moving else limits.wait_ms
-        wait_ms = min(wait_ms, _WAIT_APART_MS) if self._apart_bytes else wait_ms
+        if self._apart_bytes:
+            wait_ms = min(wait_ms, max(_WAIT_APART_MS, now_ms - self._apart_since_ms))
         if not self._throttled:
             return wait_ms
         return min(wait_ms, max(1, ceil(self._throttled.look_at_ms - now_ms)))

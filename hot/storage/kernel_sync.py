@@ -175,13 +175,17 @@ class KernelSync(Generic[Token]):
 
     def close(self) -> None:
         """Wait for what is under way, and give everything back; a second call does nothing."""
+        self._end(in_thread=len(self._free) == IN_FLIGHT_MAX)
+
+    def _end(self, *, in_thread: bool) -> None:
+        """The kernel takes some 20 ms for an idle queue, too. The end of the process gives it back as well."""
         if self._context.value:
             context = ctypes.c_ulong(self._context.value)
             self._context.value = 0
-            if len(self._free) < IN_FLIGHT_MAX:
-                self._destroy(context)
-            else:  # the kernel takes some 20 ms for an idle queue, too; the end of the process gives it back as well
+            if in_thread:
                 threading.Thread(target=self._destroy, args=(context,), name="kernel-sync-end", daemon=True).start()
+            else:
+                self._destroy(context)
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -191,8 +195,8 @@ class KernelSync(Generic[Token]):
             self._call(self._calls.destroy, context)
 
     def __del__(self) -> None:
-        """Wait for syncs under way, and let the kernel's context go."""
-        self.close()
+        """Wait for syncs under way, and let the kernel's context go. While the interpreter ends no thread begins."""
+        self._end(in_thread=False)
 
     def _call(self, number: int, *arguments: object) -> int:
         result: int = self._system_call(ctypes.c_long(number), *arguments)

@@ -78,7 +78,7 @@ class Moving:
 def test_replicas_are_added_moved_and_removed(stratalog_cluster, config):
     """The leader epoch stays while replicas are added: the leader takes the assignment from each image.
 
-    A broker that was away meanwhile removes what it has of it when it comes back.
+    A broker that was away meanwhile keeps what it has of it aside when it comes back.
     """
     moving = Moving(stratalog_cluster(nodes=3, settings=SETTINGS), config)
     (first,), _ = moving.replicas()

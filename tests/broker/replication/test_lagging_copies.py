@@ -56,6 +56,18 @@ def test_records_of_others_do_not_wait_for_a_log_start_to_be_written_down():
     assert (wanted.partition, wanted.log_start_offset) == (0, 4)
 
 
+def test_requests_are_few_while_a_partition_takes_long():
+    """A full disk keeps a log start from being written down for hours."""
+    one, _ = lagging(0, 1)
+    one.step(answer(data(0, records=b"much", high_watermark=100)), 1000)
+    waits, now = [], 1000
+    for _ in range(8):
+        now += max(waits, default=0)
+        waits.append(request_of(one.step(answer(), now)).max_wait_ms)
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (10, LIMITS.wait_ms)
+
+
 def test_a_partition_that_lags_alone_keeps_its_session():
     """There is nothing else to ask for meanwhile."""
     one, before = lagging(0)

@@ -145,6 +145,16 @@ def test_closing_an_idle_queue_does_not_wait_for_the_kernel(kernel_sync, descrip
     assert ended.wait(60)
 
 
+def test_a_queue_that_is_forgotten_begins_no_thread(tmp_path, monkeypatch):
+    """It may be while the interpreter ends, when a thread that begins never does."""
+    opened = KernelSync.open(str(tmp_path))
+    if opened is None:
+        pytest.skip("no kernel syncs here")
+    monkeypatch.setattr(threading.Thread, "start", lambda _: pytest.fail("a thread begins"))
+    opened.__del__()
+    assert opened.fileno() == -1
+
+
 def test_an_unsupported_machine_has_no_kernel_sync(tmp_path, monkeypatch):
     """Another kind of machine, a kernel or container that refuses, a directory that is not there."""
     assert KernelSync.open(str(tmp_path / "absent")) is None
