@@ -56,9 +56,14 @@ class UncleanElections:
             f"{topic.name}-{number} is led by {state.leader} in epoch {state.leader_epoch}; in sync were "
             f"{former.in_sync_replicas}, eligible {former.eligible_leader_replicas}, known {former.last_known_eligible}"
         )
-        if model is None or self._world.plan.unclean is Unclean.NEVER:
+        is_last_known = not (former.in_sync_replicas or former.eligible_leader_replicas) and (
+            former.last_known_eligible == (state.leader,)
+        )
+        if self._world.plan.unclean is Unclean.NEVER or (model is None and not is_last_known):
             raise Violation(f"an unclean election that is not allowed: {what}")
         self._world.trace.note("unclean", what)
+        if model is None:  # the last known leader needs no setting (KIP-966), and no client writes to these topics
+            return
         self.count += 1
         self._epochs[topic.topic_id, number] = state.leader_epoch
         model.partitions[number].elected_uncleanly(state.leader_epoch)
