@@ -147,8 +147,13 @@ class Checker:
             )
 
     def _check_unfencing(self, broker: BrokerImage) -> None:
-        """The broker's own image has its registration, if its process still lives."""
+        """The broker's own image has its registration, if the process that registered still lives.
+
+        A controller that starts may read of a process that was killed since: another one has its id now.
+        """
         member: Member = self._world.members[broker.broker_id]
+        if self._processes.get(broker.broker_id) is not member.process:
+            return
         mine = None if member.image is None else member.image.brokers.brokers.get(broker.broker_id)
         if member.image is not None and mine is None:
             raise Violation(f"broker {broker.broker_id} is unfenced and has no registration in its own image")
