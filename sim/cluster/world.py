@@ -40,7 +40,7 @@ __all__ = ["Outcome", "World", "run_seed"]
 RECOVERY_SECONDS: Final = 60.0
 """The cluster has to be well within this time of the last fault."""
 _DAMAGING: Final = frozenset({"damage", "rot", "strand", "wipe"})
-"""Faults after which a log may be called damaged."""
+"""Faults after which a log may lack what had been flushed."""
 _STEPS_MAX: Final = 1_000_000
 _LOOK_SECONDS: Final = 0.25
 _ANSWERS: Final = 10
