@@ -264,7 +264,16 @@ class Follower:
         """Take over the leader's log start: records below it are deleted, or lie in the archive alone."""
         log_ = self._log
         if log_.log_start_offset < offset <= log_.log_end_offset and log_.advance_log_start(offset):
-            log_.delete_local_before(offset)
+            if not log_.config.remote_storage_enable:
+                self._drop_files_below_start()
+
+    def _drop_files_below_start(self) -> None:
+        """Remove the files of deleted records. A failed disk is reported."""
+        log_ = self._log
+        try:
+            log_.delete_local_before(log_.log_start_offset)
+        except OSError as error:
+            self._partition.directory.report(error, self._partition)
 
     # -- what the log directory reports ---------------------------------------------------------------------
 
@@ -293,6 +302,11 @@ class Follower:
         if not self._log.start.is_kept:
             self._partition.directory.await_start(self._partition)
             return
+        # Not before: after a crash an archived log begins where its checkpoint says, whatever files it has.
+        if self._log.first_base_offset < self._log.log_start_offset:
+            self._drop_files_below_start()
+            if self._outcome is None:  # the disk has failed
+                return
         self._outcome = None
         high_watermark = min(self._leader_high_watermark, self._log.log_end_offset)
         if high_watermark > self._partition.high_watermark:

@@ -56,7 +56,7 @@ class Correcting:
         self._run(self._correct(role, outcome, is_archived=is_archived))
 
     def trim(self, role: Follower) -> None:
-        """Let the records go that the leader has in the archive alone: the archive has them, as its local start says."""
+        """Let the records go that the leader has in the archive alone."""
         self._run(self._trim(role))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
@@ -98,8 +98,14 @@ class Correcting:
         role.begin_behind(history.remote_end, history.leader_epochs, history.producer_snapshot, start_offset)
 
     async def _trim(self, role: Follower) -> None:
+        """Evict as the leader has, if its disk begins behind its log: below the log start records are deleted.
+
+        The archive need not have deleted records, and this log may still begin before them. They go with the log start.
+        """
         try:
-            role.evict_below(await self._end(role, _EARLIEST_LOCAL))
+            local_start = await self._end(role, _EARLIEST_LOCAL)
+            if await self._end(role, _EARLIEST) < local_start:  # asked second: it does not go back
+                role.evict_below(local_start)
         except (PeerError, KafkaError) as error:
             log.debug("%s is not trimmed now: %s", role.topic_partition, error)
 

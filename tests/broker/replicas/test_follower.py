@@ -130,6 +130,19 @@ def test_a_log_start_at_which_the_files_begin_needs_no_checkpoint(tmp_path, hear
     assert not bench.disk.waits_for_start
 
 
+def test_files_of_an_archived_log_stay_until_a_crash_leaves_its_start(tmp_path, heard):
+    """It would begin again before its first file, and the archive need not have what was deleted."""
+    bench = following(str(tmp_path / "t-0"), segment_bytes=1, remote_storage_enable=True)
+    role, log = bench.partition.follower, bench.partition.log
+    role.take(data(batch(0, 4), batch(4)), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    role.take(data(high_watermark=5, log_start=4), heard)
+    assert (log.log_start_offset, log.first_base_offset) == (4, 0)
+    bench.disk.keep_start()
+    assert (log.first_base_offset, heard.told[-1]) == (4, ("taken", 5, 5, 4))
+
+
 def test_the_first_position_comes_when_the_records_of_an_earlier_role_are_durable(tmp_path, heard):
     """A former leader has records that were not synced, or not even written."""
     bench = Bench(str(tmp_path / "t-0"))

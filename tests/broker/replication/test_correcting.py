@@ -110,12 +110,20 @@ async def test_local_records_go_as_far_as_the_leaders(outcome):
     links, role = Links(), Role()
     correcting = Correcting(links, 7, local_id=2, timeout_ms=1000)
     correcting.trim(role)
-    assert await asked(links, 60) == [-4]
+    assert await asked(links, 60, 30) == [-4, -2]
     assert role.evicted == 60
     other = Role()
     correcting.trim(other)
     await asked(links, -1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert other.evicted is None
+
+
+async def test_records_that_the_leader_has_deleted_are_not_taken_for_archived(outcome):
+    """Its disk begins with its log. The follower that begins before may lead next, and the archive lacks them."""
+    links, role = Links(), Role()
+    Correcting(links, 7, local_id=2, timeout_ms=1000).trim(role)
+    assert await asked(links, 60, 60) == [-4, -2]
+    assert role.evicted is None
 
 
 async def test_a_broker_that_stops_corrects_nothing_more(outcome):
