@@ -263,9 +263,11 @@ class Follower:
     def _raise_log_start(self, offset: int) -> None:
         """Take over the leader's log start: records below it are deleted, or lie in the archive alone."""
         log_ = self._log
-        if log_.log_start_offset < offset <= log_.log_end_offset and log_.advance_log_start(offset):
-            if not log_.config.remote_storage_enable:
-                self._drop_files_below_start()
+        if not log_.log_start_offset < offset <= log_.log_end_offset:
+            return
+        log_.advance_log_start(offset)
+        if not log_.config.remote_storage_enable:
+            self._drop_files_below_start()
 
     def _drop_files_below_start(self) -> None:
         """Remove the files of deleted records. A failed disk is reported."""
