@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -176,13 +177,11 @@ def resolve_broker_config(
     dynamic_default: Mapping[str, str] = NOTHING,
 ) -> Mapping[str, ConfigEntry]:
     """Every broker setting that holds. Raises `ConfigError` for a text that does not parse."""
-    layers = _layers(static, dynamic, dynamic_default)
-    return MappingProxyType(
-        {
-            name: _entry(row, list(_search(row, (Synonym(name),), layers)), is_read_only=not row.is_dynamic)
-            for name, row in definitions().items()
-        }
-    )
+    layers, rows = _layers(static, dynamic, dynamic_default), definitions()
+    entries = dict(_unset_entries())
+    for name in {name for _, texts in layers for name in texts} & rows.keys():
+        entries[name] = _broker_entry(rows[name], layers)
+    return MappingProxyType(entries)
 
 
 _Layers = tuple[tuple[ConfigSource, Mapping[str, str]], ...]
@@ -194,6 +193,16 @@ def _layers(static: Mapping[str, str], dynamic: Mapping[str, str], dynamic_defau
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dynamic_default),
         (ConfigSource.STATIC_BROKER_CONFIG, static),
     )
+
+
+@cache
+def _unset_entries() -> Mapping[str, ConfigEntry]:
+    """Every broker setting where nothing is set: there are a thousand, and few are."""
+    return MappingProxyType({name: _broker_entry(row, ()) for name, row in definitions().items()})
+
+
+def _broker_entry(row: ConfigDef, layers: _Layers) -> ConfigEntry:
+    return _entry(row, list(_search(row, (Synonym(row.name),), layers)), is_read_only=not row.is_dynamic)
 
 
 def _search(row: ConfigDef, synonyms: tuple[Synonym, ...], layers: _Layers) -> Iterator[_Found]:
