@@ -52,6 +52,7 @@ def names(member):
     return set(member.node.image.topics.by_name)
 
 
+@pytest.mark.story
 def test_any_broker_takes_commands_and_a_stop_moves_the_office(nodes, caplog):
     """Topics are spread over all; after the active controller has gone another one decides, and nothing is forgotten."""
     started_together(nodes)

@@ -114,6 +114,7 @@ def test_nodes_of_a_cluster_of_several_are_formatted_before_they_are_served(tmp_
     assert json.loads(out)["directory_id"] == "MvDxzVmcRsaTz33bUuRU6A"
 
 
+@pytest.mark.story
 def test_a_broker_begins_with_the_cluster_that_was_formatted(config, start_command, tmp_path):
     """Its id, its levels, and the directory of the voter; a second start finds the same."""
     scram = "SCRAM-SHA-256=[name=alice,password=secret]"

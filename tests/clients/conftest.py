@@ -63,7 +63,9 @@ def sockets_of_foreign_clients() -> Iterator[None]:
         gc.collect()
 
 
-@pytest.fixture(params=CODECS)
+@pytest.fixture(
+    params=[pytest.param(one, marks=() if one in ("none", "zstd") else pytest.mark.story) for one in CODECS]
+)
 def codec(request) -> str:
     """Each codec by the name that Kafka's clients use."""
     return request.param

@@ -105,6 +105,7 @@ def test_commits_are_seen_and_aborts_are_not(broker, topic):
         assert len(read(broker, topic, partition, isolation="read_uncommitted")) == 15
 
 
+@pytest.mark.story
 def test_an_open_transaction_holds_back_what_follows_it(broker, topic):
     """Committed readers stop before the first record of an open transaction."""
     first, second = started(broker, f"{topic}-1"), started(broker, f"{topic}-2")
@@ -163,6 +164,7 @@ def test_a_second_producer_fences_the_first_at_every_stage(broker, topic, stage)
     assert committed(broker, topic, "input") == -1001
 
 
+@pytest.mark.story
 def test_a_transaction_that_takes_too_long_is_aborted(broker, topic):
     """By the coordinator; readers go on, and its producer learns of it."""
     slow = started(broker, f"{topic}-slow", **{"transaction.timeout.ms": 1_000, "message.timeout.ms": 1_000})
@@ -181,6 +183,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker, topic):
     assert late.value.args[0].fatal() or late.value.args[0].txn_requires_abort()
 
 
+@pytest.mark.story
 def test_many_short_transactions_of_one_producer(broker, topic):
     """Each waits for the end of the one before, none is refused."""
     producer = started(broker, topic)
@@ -216,6 +219,7 @@ def test_a_waiting_reader_is_woken_by_the_end(broker, topic):
     consumer.close()
 
 
+@pytest.mark.story
 def test_a_restart_in_the_middle_of_a_transaction(start_node):
     """The producer goes on after it, and commits what it wrote before and behind."""
     broker = start_node(listeners="PLAINTEXT://127.0.0.1:0", **SETTINGS)

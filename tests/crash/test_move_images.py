@@ -220,6 +220,7 @@ def test_a_power_cut_leaves_one_log_in_many_images(journaled, power_cut, marks):
     images(journaled, power_cut, marks, range(40), IMAGES_FULL // 40)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("seed", range(4))
 def test_a_power_cut_at_every_call_of_the_swap(journaled, power_cut, marks, seed):
     """Each call of the swap, and of the appends behind it, with several images."""

@@ -29,7 +29,9 @@ def opened(files, *, tiered: bool) -> tuple[LogDirectory, Log]:
 
 
 @pytest.mark.parametrize("cycle", [False, True], ids=["no sync", "a sync"])
-@pytest.mark.parametrize("tiered", [False, True], ids=["local", "tiered"])
+@pytest.mark.parametrize(
+    "tiered", [pytest.param(False, marks=pytest.mark.story, id="local"), pytest.param(True, id="tiered")]
+)
 def test_no_offset_is_missing_after_a_removal(journaled, power_cut, tiered, cycle):
     """Cut at every call of it, and again at every call of the recovery, whether a sync cycle came before the removal or not."""
     files = journaled()

@@ -120,6 +120,7 @@ def test_other_epochs_below_the_remote_end(tiered):
     goes_on(tiered, remote_end)
 
 
+@pytest.mark.story
 def test_until_the_archive_has_answered_the_partition_is_not_served(stopped):
     """The broker is up and serves all others; produce and fetch on this one are refused, then go on."""
     (data_of(stopped) / CHECKPOINT).unlink()

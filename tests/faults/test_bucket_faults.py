@@ -28,6 +28,7 @@ def test_produce_and_hot_reads_go_on_while_the_bucket_is_down(tiered, fault):
     tiered.check_reads("t")
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("fault", [Fault.DROP_AFTER_COMMIT, Fault.FAIL_AFTER_COMMIT])
 @pytest.mark.parametrize("operation", ["compare_and_swap", "put_if_absent"])
 def test_an_answer_that_is_lost_commits_nothing_twice(tiered, fault, operation):

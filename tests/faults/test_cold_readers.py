@@ -167,6 +167,7 @@ def partition_fetch(topic, offset):
     )
 
 
+@pytest.mark.story
 def test_a_client_over_its_budget_gets_a_throttle_time_and_all_records(start_tiered):
     """No error; its other records come at once, and without a throttle time."""
     name = "stratalog.remote.fetch.client.max.bytes.per.second"

@@ -147,6 +147,7 @@ def test_a_leader_whose_disk_is_damaged_gives_way_and_copies_again(damaged, numb
     assert damaged.any.values("t") == [b"value %4d" % one for one in range(RECORDS + 1)]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("number", [7, RECORDS - 3], ids=["frozen", "active"])
 def test_a_follower_whose_disk_is_damaged_leaves_and_copies_again(damaged, number):
     """Its cleaner, say, comes upon it. The leader goes on."""
@@ -164,6 +165,7 @@ def test_a_follower_whose_disk_is_damaged_leaves_and_copies_again(damaged, numbe
     assert damaged.state().leader == leader
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("number", [7, RECORDS - 3], ids=["frozen", "active"])
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_damage_that_a_start_finds_is_copied_again(damaged, number, clean):

@@ -47,6 +47,7 @@ def places(node, topic):
     return found
 
 
+@pytest.mark.story
 def test_the_other_directories_are_served(start_node, tmp_path, caplog, monkeypatch):
     """With all that they have, and new topics; what the dead one has is there again with it."""
     node = start_node(log_dirs=f"{tmp_path}/one,{tmp_path}/two")
@@ -167,6 +168,7 @@ def test_replicas_in_a_dead_directory_are_led_elsewhere(two):
     assert places(two.nodes[3], "t") == of
 
 
+@pytest.mark.story
 def test_the_last_replica_in_sync_waits_for_its_disk(two):
     """The other one lacks a record, and does not lead; with the disk it is all there."""
     of = places(two.nodes[3], "t")
@@ -197,6 +199,7 @@ def reassign(two, numbers, *replicas):
     two.until(2, lambda state: set(state.replicas) == set(state.in_sync_replicas) == set(replicas), numbers)
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("first", ["one", "two"])
 def test_a_replica_that_was_begun_anew_is_not_replaced_by_the_log_of_before(two, first):
     """The metadata name the directory that counts, whichever comes first in log.dirs; the other log is kept aside."""

@@ -104,6 +104,7 @@ def test_leaderships_move_and_the_other_directory_is_served(disks):
     assert not disks.nodes[2].node.failed.is_set()
 
 
+@pytest.mark.story
 def test_a_new_disk_is_filled_again(disks):
     """It is formatted and empty: its directory has another id, and the replicas are begun anew wherever there is room."""
     _, second = fail_second(disks)
@@ -119,6 +120,7 @@ def test_a_new_disk_is_filled_again(disks):
     disks.any.wait_until(lambda: all(disks.states()[number].directory_of(2) in online for number in second))
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("disks", [{"log.dir.failure.timeout.ms": "1000"}], indirect=True)
 def test_a_broker_ends_whose_controller_does_not_hear_of_the_failure(disks):
     """It would be taken to lead what it cannot serve (log.dir.failure.timeout.ms)."""

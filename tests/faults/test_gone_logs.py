@@ -86,6 +86,7 @@ def stop_all(gone, *, last_alone=()):
     node.stop()
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("whole", [False, True], ids=["logs", "all"])
 def test_the_last_replica_in_sync_does_not_lead_without_its_log(gone, whole):
     """None leads, none drops anything, and an unclean election by hand has one of the others lead; a restart changes nothing."""
@@ -171,6 +172,7 @@ def test_a_log_that_is_gone_beside_one_that_was_cut_does_not_lead(tmp_path):
         nodes.stop()
 
 
+@pytest.mark.story
 def test_a_directory_made_by_hand_begins_where_all_logs_are_gone(gone):
     """No replica has anything any more: the operator says so, and the partition goes on, empty."""
     stop_all(gone)
@@ -187,6 +189,7 @@ def test_a_directory_made_by_hand_begins_where_all_logs_are_gone(gone):
     gone.nodes[gone.state().leader].produce("t", b"new")
 
 
+@pytest.mark.story
 def test_a_topic_that_is_made_again_misses_no_log(gone):
     """All replicas of the former one were gone, and its topic was deleted; a restart changes nothing."""
     stop_all(gone)

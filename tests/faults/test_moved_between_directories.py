@@ -268,6 +268,7 @@ class TwoDisksEach:
         self.nodes[2].wait_until(lambda: self.states()[number].directory_of(node_id) == target.directory_id)
 
 
+@pytest.mark.story
 def test_leaders_and_followers_move_and_the_controller_hears_of_it(tmp_path):
     """Roles and in-sync sets stay; after a restart each replica is found where the image has it."""
     disks = TwoDisksEach(tmp_path)

@@ -46,6 +46,7 @@ def check(tiered, topic="t", partition=0):
     return start
 
 
+@pytest.mark.story
 def test_lowering_and_raising_the_size_on_a_live_topic(tiered):
     """Lower: the oldest ranges go from both places. Higher: nothing comes back, and nothing more goes."""
     tiered.topic("t", local_retention_bytes=4_000, retention_bytes=-1)

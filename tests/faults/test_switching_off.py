@@ -51,6 +51,7 @@ def test_a_read_only_archive_is_still_read_and_ages_out(tiered):
     tiered.check_reads("t", 0, tiered.offsets("t")[0])
 
 
+@pytest.mark.story
 def test_a_read_only_archive_ages_out_after_a_restart(tiered):
     """The leader claims for the removal alone, though it copies nothing."""
     tiered.topic("t", retention_bytes=-1, local_retention_bytes=-2)
@@ -72,6 +73,7 @@ def test_switching_off_needs_leave_to_delete(tiered):
         alter_topic_configs(tiered.node.client(), "t", set_to={"remote.storage.enable": "false"})
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("restart", [False, True])
 def test_switching_off_keeps_what_is_local_and_deletes_the_archive(tiered, restart):
     """The log begins where the local disk does; nothing that is local goes, not even what was archived too."""
@@ -127,6 +129,7 @@ def test_switching_on_again_archives_what_is_local(tiered, restart):
     tiered.check_reads("t", 0, start)
 
 
+@pytest.mark.story
 def test_switching_off_twice_deletes_what_was_archived_in_between(tiered):
     """Though there was no archive yet when tiering was switched off first."""
     tiered.topic("t", local_retention_bytes=5_000)
@@ -164,6 +167,7 @@ def test_switching_off_and_on_while_the_bucket_is_down(tiered):
     tiered.check_reads("t", 0, start)
 
 
+@pytest.mark.story
 def test_uploads_under_way_are_not_committed_to_an_archive_that_goes(tiered):
     """They are refused; what they left is garbage, and the log is archived anew when that is wanted."""
     tiered.topic("t", local_retention_bytes=-2)

@@ -82,6 +82,7 @@ def test_a_topic_of_the_same_name_is_another_one(tiered):
     tiered.check_reads("t")
 
 
+@pytest.mark.story
 def test_a_lease_keeps_the_archive_of_a_deleted_topic(tiered):
     """A reader of its earlier manifest may go on reading."""
     topic_id = archived_topic(tiered)

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from stratalog.client.admin import delete_topics
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
 
@@ -38,6 +40,7 @@ def test_a_topic_deleted_in_the_middle_of_its_uploads(tiered):
     tiered.check_reads("other")
 
 
+@pytest.mark.story
 def test_tiering_enabled_later(tiered):
     """Local records move to the archive from the log start on; produce never stops, also without a bucket."""
     tiered.topic("t", remote_storage_enable="false")

@@ -239,6 +239,7 @@ def test_a_transaction_that_its_coordinator_has_forgotten_is_aborted_after_a_com
     assert broker.node.node.coordinators.hanging.ended == {"aborted": 2}
 
 
+@pytest.mark.story
 def test_a_transaction_that_its_coordinator_has_forgotten_is_reported(broker):
     """The disk did not go back, as far as the bucket knows: it stays open, and the report has the command that ends it."""
     producer = broker.producer("new")

@@ -274,7 +274,7 @@ def test_a_flipped_bit_of_a_sample_loses_no_acknowledged_record_silently(image, 
         every.setdefault(where[0], []).append(where)
     outcomes = set()
     for name, of_file in every.items():
-        count = 20 if verified(image, (name, 0)) else 1
+        count = 8 if verified(image, (name, 0)) else 1
         for where in dice.sample(of_file, min(count, len(of_file))):
             outcomes.add(judge(image, bench_type, tmp_path / "copy", where))
     killed = not (image.path / ".kafka_cleanshutdown").exists()

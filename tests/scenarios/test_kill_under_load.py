@@ -112,6 +112,7 @@ def kill_and_check(serve_process, kills: int) -> None:
     assert broker.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.story
 def test_three_kills_lose_and_double_nothing(serve_process):
     """Every record once, in order, at the offset that was acknowledged."""
     kill_and_check(serve_process, 3)

@@ -73,6 +73,7 @@ def every_way(spark: SparkSession, place: Path, archive: Any, rig: Any, **stream
     ]
 
 
+@pytest.mark.story
 def test_nulls_wherever_there_can_be_nulls(spark: SparkSession, tmp_path: Path, archive_in: Any, rig: Any) -> None:
     """Keys, values, values of headers; nothing is not null; whole batches and objects of nothing but nulls."""
     headers = [(), (Header("", None),), (Header("a", None), Header("a", b""), Header("ä", b"\0\xff"))]

@@ -68,6 +68,7 @@ def test_offsets_in_archived_topics_are_copied_and_follow(broker):
     eventually(lambda: copies(broker), {"g": {}})
 
 
+@pytest.mark.story
 def test_a_copy_that_failed_is_made_at_the_next_look(broker):
     """The bucket was away; committing did not notice."""
     broker.fail_store(FaultRule(Fault.FAIL_BEFORE))
@@ -78,6 +79,7 @@ def test_a_copy_that_failed_is_made_at_the_next_look(broker):
     eventually(lambda: copies(broker), {"g": {"orders": 5}})
 
 
+@pytest.mark.story
 def test_a_broker_from_which_the_bucket_was_taken_over_copies_nothing_more(broker, caplog):
     """Else a later restore would find the offsets that were committed where nothing is archived any more."""
     commit(broker, "g", orders=5)

@@ -76,6 +76,7 @@ def reach(cluster: LocalCluster, one: int, other: int) -> str:
         return stream.readline().strip()
 
 
+@pytest.mark.story
 def test_links_are_cut_and_heal_while_clients_reach_every_node(make):
     """Both directions of the one link, and no other."""
     cluster = make(3)

@@ -75,7 +75,9 @@ def test_a_log_that_ends_below_its_log_start_goes_on_there(broker):
     assert broker.values("t", 0, 2) == [b"new"]
 
 
-@pytest.mark.parametrize("harm", ["directory", "error", "mistake"])
+@pytest.mark.parametrize(
+    "harm", [*(pytest.param(one, marks=pytest.mark.story) for one in ("directory", "error")), "mistake"]
+)
 def test_one_partition_that_cannot_be_opened_stops_no_other(broker, caplog, monkeypatch, harm):
     """It is offline with an error that names it; the rest of its directory is served."""
     for topic in ("bad", "good"):

@@ -293,6 +293,7 @@ async def test_a_command_that_does_not_get_on_ends_the_process(target_path, monk
         await workers.close()
 
 
+@pytest.mark.story
 async def test_a_target_says_that_a_command_gets_on(target_path):
     """A long command that gets on all the time is not given up."""
     workers = ProcessWorkers(asyncio.get_running_loop(), "test", Start(target_path), patience=lambda _: 1.5)

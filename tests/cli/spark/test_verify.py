@@ -33,6 +33,7 @@ def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     return lambda *arguments: CliRunner().invoke(cli, list(arguments))
 
 
+@pytest.mark.story
 def test_exit_codes_and_rows_are_those_of_tier_verify(run: Callable[..., Result], bucket: Any) -> None:
     """0 and nothing on stdout for a clean bucket; 4, the same rows and the same JSON for a damaged one."""
     url, store = bucket.store.url, bucket.store

@@ -61,6 +61,7 @@ def test_classic_groups_go_on(killed):
     assert after["offsets of stable"][0] == [("t", 0, 8, "", "NONE")]
 
 
+@pytest.mark.story
 def test_consumer_groups_go_on(killed):
     """KIP-848: epochs and assignments, also of a member that was just giving partitions away."""
     wire, topic_id = killed.wire, killed.topic_id

@@ -200,7 +200,7 @@ def carry_out(work: Workload, step: tuple) -> None:
             work.clean()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(steps=st.lists(STEPS, min_size=5, max_size=40))
 def test_readers_end_with_the_newest_value_of_each_key(steps, tmp_path_factory, compactor_type, bench_type):
     """From any offset, before, during and after cleanings with maps of any size; producers are remembered."""

@@ -103,7 +103,7 @@ def test_an_emptied_batch_keeps_the_sequence_of_its_producer(batch):
     assert (after.producer_id, after.producer_epoch, after.is_transactional) == (9, 2, header.is_transactional)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(batches(), st.data())
 def test_damaged_records_are_refused_or_within_bounds(batch, data):
     """Never another error, whatever the bytes: what was never opened before may hold anything."""

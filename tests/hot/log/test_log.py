@@ -124,7 +124,7 @@ class AgainstAList(RuleBasedStateMachine):
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-AgainstAList.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+AgainstAList.TestCase.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
 TestAgainstAList = AgainstAList.TestCase
 
 

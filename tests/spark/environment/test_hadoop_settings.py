@@ -93,6 +93,7 @@ def test_a_source_with_settings_is_the_same_source() -> None:
     assert source({"path": "/srv/archive", "subscribe": "orders"})._parsed.store_options == {}  # type: ignore[attr-defined]
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_a_session_is_asked_for_its_hadoop_settings(
     spark: SparkSession, s3_endpoint: str, file_archive: Any, monkeypatch: pytest.MonkeyPatch

@@ -165,7 +165,7 @@ class TwoBackfills(RuleBasedStateMachine):
 
 
 TestTwoBackfills = TwoBackfills.TestCase
-TestTwoBackfills.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestTwoBackfills.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
 
 
 def filled(count: int) -> ObjectTarget:

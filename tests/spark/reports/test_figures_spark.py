@@ -135,6 +135,7 @@ def test_keys_can_be_estimated_or_left_out(spark: SparkSession, archive: str) ->
     assert {row.keys for row in none} == {None}
 
 
+@pytest.mark.story
 def test_by_name_it_is_a_data_frame_and_options_bound_it(
     spark: SparkSession, archive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def audits(store: Any) -> list[dict[str, Any]]:
     return [read_audit(store, info.key) for info in store.list("audit/")]
 
 
+@pytest.mark.story
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1 << 30), names=st.sets(st.integers(0, 8), min_size=1, max_size=3))
 def test_the_records_of_a_key_go_and_all_others_stay(rewrite_rig: Any, use: Any, seed: int, names: set[int]) -> None:

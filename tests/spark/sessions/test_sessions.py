@@ -47,6 +47,7 @@ def test_workers_run_this_python_and_find_our_modules(spark: SparkSession) -> No
     assert Path(row.module).samefile(Path(stratalog_spark.__path__[0]) / "rows" / "decode.py")
 
 
+@pytest.mark.story
 @pytest.mark.spark
 def test_idle_workers_end_quietly_before_their_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the daemon that forks them, which the session would go on with."""

@@ -153,6 +153,7 @@ def broken_archive(file_archive: Any) -> Iterator[Any]:
     file_archive.store.put(entry.key, data)
 
 
+@pytest.mark.story
 def test_missing_data_is_an_error_or_skipped(spark: SparkSession, broken_archive: Any) -> None:
     """failOnDataLoss decides, in the driver for offsets outside, in an executor for an object that is gone."""
     key = broken_archive.manifests["orders", 0].entries[1].key
@@ -208,7 +209,14 @@ def test_mistakes_are_reported(spark: SparkSession, file_archive: Any, options: 
         read(spark, file_archive, **options).count()
 
 
-@pytest.mark.parametrize("options", [{}, {"topic": "x"}, {"subscribe": "x", "path": "x"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.story),
+        pytest.param({"topic": "x"}, marks=pytest.mark.story),
+        {"subscribe": "x", "path": "x"},
+    ],
+)
 def test_writing_is_refused(spark: SparkSession, file_archive: Any, tmp_path: Path, options: dict[str, str]) -> None:
     """It says what to do instead, whatever options a writer is given."""
     rows = read(spark, file_archive)
@@ -245,6 +253,7 @@ def test_options_of_streams_alone_are_refused(
         read(spark, file_archive, **options).count()
 
 
+@pytest.mark.story
 def test_the_functions_of_the_package(spark: SparkSession, file_archive: Any) -> None:
     """read() is the short form; an empty pattern match is an empty table; register() by hand also works."""
     rows = stratalog_spark.read(spark, file_archive.store.url, topics=["orders"], columns="offset", minPartitions=2)
@@ -333,6 +342,7 @@ def test_no_module_is_loaded_under_two_names(spark: SparkSession, file_archive: 
         assert any(name == "stratalog.spark.rows.decode" for name, _ in ours)
 
 
+@pytest.mark.story
 def test_a_planned_read_is_leased_until_its_last_task_has_read_all(spark: SparkSession, file_archive: Any) -> None:
     """One lease a plan; none where that is switched off, and none is left of a plan that failed or found nothing."""
     from stratalog.tier.manifests.leases import list_leases

@@ -84,7 +84,7 @@ def test_an_outage_is_waited_out(fault_proxy):
     assert store.get("k")[0] == b"1"
 
 
-@pytest.mark.parametrize("action", ["truncate", "stall"])
+@pytest.mark.parametrize("action", ["truncate", pytest.param("stall", marks=pytest.mark.story)])
 def test_a_short_body_is_an_error_and_then_repeated(fault_proxy, action):
     """A body that breaks off or stalls is never returned as if it were whole."""
     body = bytes(range(256)) * 40
