@@ -58,8 +58,10 @@ def load_directories(
     `Invalid`, `Corrupt`, `OSError`.
     """
     loaded: list[LoadedDirectory] = []
+    paths = list(dict.fromkeys(paths))
+    _check_distinct(paths)
     try:
-        for path in dict.fromkeys(paths):
+        for path in paths:
             one = _load(path, files, spare, may_fail=needed is not None and path != needed)
             loaded.append(one)  # one by one: an error releases those before
         failed = [one for one in loaded if one.error is not None]
@@ -76,6 +78,21 @@ def load_directories(
             one.error,
         )
     return loaded
+
+
+def _check_distinct(paths: Iterable[str]) -> None:
+    """Raise `Invalid` if one directory has two names: a link, or a mount. Its own lock would tell of another process."""
+    names: dict[tuple[int, int], str] = {}
+    for path in paths:
+        try:
+            found = os.stat(path)  # noqa: PTH116 - paths are strings throughout
+        except OSError:
+            continue
+        other = names.setdefault((found.st_dev, found.st_ino), path)
+        if other != path:
+            raise Invalid(
+                f"log.dirs (--data) names one directory twice, as {other} and as {path}: leave one of them out"
+            )
 
 
 def _load(path: str, files: Filesystem, spare: Spare, *, may_fail: bool) -> LoadedDirectory:
@@ -163,6 +180,14 @@ def cluster_id_of(loaded: Iterable[LogDirectory], node_id: int) -> str:
             raise Invalid(
                 f"{path} belongs to node {owner.node_id}, this broker has node.id={node_id}: name the directories of this "
                 f"node in log.dirs, or set node.id={owner.node_id}; nothing was changed"
+            )
+    ids: dict[bytes, str] = {}
+    for path, owner in known:
+        other = path if owner.directory_id is None else ids.setdefault(owner.directory_id, path)
+        if other != path:
+            raise Invalid(
+                f"{other} and {path} have the same directory.id in meta.properties: one is a copy of the other. Name in "
+                "log.dirs only the one that the broker used last; nothing was changed"
             )
     clusters = {owner.cluster_id: path for path, owner in reversed(known)}
     if len(clusters) > 1:

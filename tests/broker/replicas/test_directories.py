@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,6 +85,24 @@ async def test_a_directory_is_used_by_one_process(bench):
         bench.open("b", "a")
     first.close([], broker_epoch=1, sync_threads=bench.threads)
     bench.open("b", "a").close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+async def test_a_directory_and_its_copy_are_refused_together(bench):
+    """The controller would wait for one that says where its replicas are."""
+    bench.open("a").close([], broker_epoch=1, sync_threads=bench.threads)
+    shutil.copytree(bench.path / "a", bench.path / "b")
+    before = contents(bench.path)
+    with pytest.raises(Invalid, match=rf"{bench.path}/a and {bench.path}/b have the same directory\.id"):
+        bench.open("a", "b")
+    assert contents(bench.path) == before
+
+
+async def test_one_directory_under_two_names_is_refused(bench):
+    """Its own lock would be taken for another process's."""
+    bench.open("a").close([], broker_epoch=1, sync_threads=bench.threads)
+    (bench.path / "link").symlink_to("a")
+    with pytest.raises(Invalid, match=rf"one directory twice, as {bench.path}/a and as {bench.path}/link"):
+        bench.open("a", "link")
 
 
 async def test_a_directory_of_another_node_or_cluster_is_not_touched(bench):
