@@ -11,13 +11,14 @@ S3_TESTS := tests/tier/stores/test_store.py tests/tier/stores/s3/test_store.py t
 KERNEL_SOURCES := kernel/pyproject.toml kernel/setup.py $(wildcard kernel/stratalog_kernel/*.py*)
 KERNEL_TESTS := tests/kernel tests/spark/rows $(addprefix tests/spark/,source/test_fetch.py source/test_source.py frames/test_opened.py backfill/test_convert.py rewrite/test_newest_keys.py test_odd_records.py)
 
-.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants sim-quorum sim-cluster sim-replicas bench chaos faults bench-kafka bench-spark clean model
+.PHONY: help demo kernel sim test test-all test-kernel test-stories test-slow test-properties test-java test-pyspark test-spark-cluster test-iceberg test-node test-browser test-conformance test-s3 test-package check lint crash mutants sim-quorum sim-cluster sim-replicas bench chaos faults bench-kafka bench-spark clean model
 
 help:
 	@echo "make demo [BUCKET=s3]   the whole life of a record, with figures"
 	@echo "make test               the default test suite"
 	@echo "make test-stories       whole brokers, kills and Spark jobs: the tests that take seconds each"
 	@echo "make test-slow          the sweeps that the default suite samples: all seeds, bounds, kills"
+	@echo "make test-properties    a thousand random examples of every property that the default suite tries thirty times"
 	@echo "make test-all           every test that needs no Maven, Java or Node of this machine"
 	@echo "make kernel             build the compiled kernel of the decoder and install it into .venv (C compiler)"
 	@echo "make test-kernel        build it as a wheel and run the decoder's tests with it"
@@ -94,7 +95,10 @@ test-stories: $(VENV)/.ready
 test-slow: $(VENV)/.ready
 	$(PY) -m pytest -m slow
 
-test-all: test test-stories test-slow crash test-kernel test-package test-browser test-conformance test-s3
+test-properties: $(VENV)/.ready
+	@$(in_memory) $(PY) -m pytest -m "hypothesis and not slow" --hypothesis-profile=deep --timeout=3600 -n auto --dist loadgroup --durations=25 --basetemp="$$place"
+
+test-all: test test-stories test-slow test-properties crash test-kernel test-package test-browser test-conformance test-s3
 
 test-java: $(VENV)/.ready
 	$(PY) -m pytest -m java tests/java

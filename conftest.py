@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("stratalog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("stratalog")  # a machine that does much else is no failure
+# A machine that does much else is no failure: no deadline, no complaint about slow inputs.
+QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", QUICK)
+settings.register_profile("deep", QUICK, max_examples=1000)
+settings.load_profile("quick")
 
 CPU_SECONDS_MAX = 2.0
 """CPU time of the test process, all its threads, for the body of one test. Waiting and other processes do not count."""
@@ -113,7 +116,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 def is_limited(item: pytest.Item) -> bool:
     """True for tests of the default run, those on Spark aside, that `COSTLY_TESTS` does not name."""
     markers = {marker.name for marker in item.iter_markers()}
-    if markers & UNLIMITED:
+    if markers & UNLIMITED or settings.default.max_examples > QUICK.max_examples:
         return False
     if item.nodeid.startswith(("tests/spark/", "tests/cli/spark/")):
         return False  # the first one of a process pays for the imports of all: Arrow, pandas, PySpark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.cli.output import json_text
@@ -122,7 +122,6 @@ records = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(records)
 def test_records_consumed_as_json_are_produced_as_they_were(record) -> None:
     """Any bytes: `consume --json | produce --input json` copies a topic."""

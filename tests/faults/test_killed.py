@@ -32,7 +32,6 @@ def contiguous(store, partition):
     return manifest
 
 
-@pytest.mark.story
 def test_a_worker_is_killed_again_and_again(start_tiered, tmp_path):
     """Uploads and fills that were under way fail, are tried again, and end as if nothing had been."""
     tiered = start_tiered(bucket_url=f"file://{tmp_path}/bucket")

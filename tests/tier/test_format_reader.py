@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.manifests import pages as manifest_pages
@@ -164,7 +164,6 @@ def test_entries_in_pages_are_read_like_the_others(write_archive, log_bytes, rea
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=40)
 def test_the_slow_crc_is_the_quick_one(reader, data):
     """CRC-32C by table against the package."""
     assert reader.slow_crc32c(data) == crc32c(data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.bucket.cuts import CUT_NAME
@@ -43,7 +43,6 @@ def keys_of(topic, topic_id, partition, number, cut):
 
 
 @given(st.lists(st.tuples(topics, ids, st.integers(0, 9), st.integers(0, 99), cuts), min_size=2, max_size=4))
-@settings(max_examples=40)
 def test_no_key_is_the_directory_of_another(names):
     """Random names of topics and cuts make no such pair; all keys are plain ASCII without empty parts."""
     keys = set().union(*(keys_of(*name) for name in names))

@@ -41,7 +41,6 @@ def record_lists(draw):
 
 
 @given(record_lists(), st.sampled_from(Codec))
-@settings(max_examples=60, deadline=None)
 def test_records_come_back_as_they_were_built(records, codec):
     """Any records, any codec: what was built is what is read."""
     batch = build_batch(records, codec=codec)
@@ -105,7 +104,6 @@ def test_end_of_transaction_marker_is_78_bytes():
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
 def test_any_flipped_bit_behind_the_crc_is_found(data):
     """CRC-32C catches every single-bit error in what it covers."""
     batch = build_batch([Record(0, 5, b"key", b"value" * 9)])
@@ -116,7 +114,6 @@ def test_any_flipped_bit_behind_the_crc_is_found(data):
 
 
 @given(record_lists(), st.data())
-@settings(max_examples=60, deadline=None)
 def test_damaged_records_raise_corrupt_and_nothing_else(records, data):
     """A batch with three bytes of its payload changed is read as records or refused with `Corrupt`."""
     batch = build_batch(records, codec=data.draw(st.sampled_from(Codec)))

@@ -7,7 +7,7 @@ import lz4.frame
 import pytest
 import snappy
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.wire.compression import Codec, compress, decompress
@@ -17,7 +17,6 @@ MIB = 1 << 20
 
 
 @given(st.sampled_from(Codec), st.binary(max_size=2000), st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
 def test_round_trip(codec, data, times):
     """Compressed and decompressed, any bytes are the same."""
     data = data * times
@@ -75,7 +74,6 @@ def test_a_bomb_is_stopped_at_the_limit(codec):
 
 
 @given(st.sampled_from([Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]), st.binary(max_size=300), st.data())
-@settings(max_examples=100, deadline=None)
 def test_damage_raises_corrupt_and_nothing_else(codec, data, draw):
     """Truncated or overwritten streams end in data or in Corrupt."""
     stream = bytearray(compress(codec, data))

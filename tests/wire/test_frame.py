@@ -2,7 +2,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.wire.frame import (
@@ -24,7 +24,6 @@ INT16 = st.integers(0, 2**15 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 
 
-@settings(max_examples=60)
 @given(INT16, INT16, INT32, st.none() | st.text(max_size=40), st.booleans(), st.binary(max_size=30))
 def test_request_headers_round_trip(api_key, version, correlation_id, client_id, flexible, body):
     """A request that was encoded decodes to the same header, and its body begins where it says."""
@@ -38,7 +37,6 @@ def test_request_headers_round_trip(api_key, version, correlation_id, client_id,
     assert frame[header.body_position :] == body
 
 
-@settings(max_examples=40)
 @given(INT32, st.booleans(), st.lists(st.binary(max_size=20), max_size=3))
 def test_responses_round_trip(correlation_id, flexible, bodies):
     """Length, correlation id and, in flexible versions, an empty tag section stand in front of the parts."""
@@ -55,7 +53,6 @@ def test_a_response_may_begin_with_a_file_slice():
         assert encode_response(7, [piece], flexible=False) == [struct.pack(">ii", 1004, 7), piece]
 
 
-@settings(max_examples=150)
 @given(st.binary(max_size=60), st.booleans())
 def test_any_bytes_decode_or_raise_frame_error(data, flexible):
     """Garbage where a header should be is a FrameError or a header, never another exception."""
@@ -137,7 +134,6 @@ def test_request_codes_are_the_first_four_bytes_of_a_request():
         assert struct.pack(">I", request_code(api_key, version)) == struct.pack(">hh", api_key, version)
 
 
-@settings(max_examples=60)
 @given(st.permutations(range(6)))
 def test_answers_leave_in_the_order_of_requests_whatever_the_order_of_completion(completions):
     """Each answer waits for all earlier ones; in the end all have left, in order."""

@@ -12,7 +12,7 @@ from stratalog.wire.schema import EncodeError, encode_bytes
 def test_a_joined_answer_is_the_whole_one(version, messages):
     """Byte by byte, for every version, whatever stands around the topics."""
 
-    @settings(max_examples=40, deadline=None, database=None, derandomize=True)
+    @settings(database=None, derandomize=True)
     @given(messages(MetadataResponse, version))
     def check(response):
         expected = encode_bytes(response, version)
@@ -38,7 +38,7 @@ def test_counts_beyond_one_byte(version, count, messages):
 def _some_topics(messages, version):
     found = []
 
-    @settings(max_examples=30, deadline=None, database=None, derandomize=True)
+    @settings(database=None, derandomize=True)
     @given(messages(MetadataResponse, version))
     def gather(response):
         found.extend(response.topics)

@@ -1,7 +1,7 @@
 """Hashes of keys and of names."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.wire.partitioner import coordinator_partition, java_string_hash, murmur2, partition_of_key
@@ -47,7 +47,6 @@ def test_the_hash_is_over_utf_16_units():
     assert java_string_hash("") == 0
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text(), st.integers(1, 1000))
 def test_every_name_has_a_partition(name, count):
     """The partition is always one of those there are."""

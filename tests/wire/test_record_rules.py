@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.wire.batch import HEADER_BYTES, NO_TIMESTAMP, Record, build_batch, read_header
@@ -28,7 +28,6 @@ def check_records(data: bytearray, rules: RecordRules) -> None:
 
 
 @given(st.lists(st.tuples(keys, times), min_size=1, max_size=8), st.booleans(), st.booleans())
-@settings(max_examples=200, deadline=None)
 def test_exactly_the_records_that_break_a_rule_are_named(records, keyed, timed):
     """A wrong time decides about the code, and a missing key about the words of its record."""
     rules = RecordRules("t-0", keyed, *((10, 20) if timed else ()))

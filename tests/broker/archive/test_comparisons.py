@@ -65,7 +65,6 @@ def words(node):
     return [value[:3].decode() for value in node.values("t")]
 
 
-@pytest.mark.story
 def test_a_directory_that_went_back_goes_on_behind_its_archive(broker):
     """No offset is given out twice: the check comes before the first append, and the next starts know."""
 

@@ -3,7 +3,7 @@
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.cold.chunk_slices import ChunkSlices
@@ -32,7 +32,6 @@ def bytes_of(slices):
     return b"".join(part.file.pread(part.length, part.position) for part in slices.parts)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     counts=st.lists(st.tuples(st.integers(1, 4), st.sampled_from([1, 900, 70_000])), min_size=1, max_size=8),
     indexed=st.integers(1, 4),

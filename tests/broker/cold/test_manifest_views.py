@@ -1,6 +1,6 @@
 """Archived ranges in memory are bounded over all partitions together."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.cold.manifest_views import RemoteViews
@@ -42,7 +42,6 @@ def test_one_that_is_larger_than_all_that_may_be_stays_alone():
 
 
 @given(st.lists(st.tuples(st.sampled_from(["loaded", "used", "forget"]), st.integers(0, 5), st.integers(0, 12))))
-@settings(max_examples=50)
 def test_the_count_is_that_of_the_partitions_in_memory(steps):
     """And within the bound whenever more than one is there."""
     views, partitions, counts = RemoteViews(20), [Partition() for _ in range(6)], {}

@@ -1,7 +1,7 @@
 """Writes of one turn as batches: neighbours together, transactions and markers in their places."""
 
 import hypothesis.strategies as st
-from hypothesis import given, settings
+from hypothesis import given
 
 from stratalog.broker.coordinators.batching import (
     BATCH_BYTES_MAX,
@@ -27,7 +27,6 @@ WRITES = st.builds(
 MARKERS = st.builds(lambda: Marker(bytearray(b"m"), "event", print))
 
 
-@settings(max_examples=60)
 @given(st.lists(st.one_of(WRITES, MARKERS), max_size=12))
 def test_groups_keep_the_order_and_mix_nothing(queued):
     """Everything once, in order; a transaction's write alone; no group above the limit unless one write is."""

@@ -1,6 +1,6 @@
 """Tests of broker/coordinators/enlistment_batches.py: plain stories, then any order of events."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.coordinators.enlistment_batches import (
@@ -195,7 +195,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(STEPS)
 def test_every_question_is_answered_once_whatever_happens(steps):
     """By its coordinator or with a refusal; nothing is left behind."""

@@ -1,6 +1,6 @@
 """Tests of broker/coordinators/marker_batches.py: plain stories, then any order of faults."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.coordinators.marker_batches import (
@@ -278,7 +278,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(STEPS, st.floats(0, 1, exclude_max=True))
 def test_no_marker_is_lost_whatever_happens(steps, jitter):
     """Each ends once: it stands at a broker, or its partition is here or gone, or it is unwanted."""

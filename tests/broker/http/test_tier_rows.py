@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.http.tier_rows import (
@@ -78,7 +78,6 @@ def place(one: PartitionFacts, offset: int) -> str:
 
 @pytest.mark.story
 @given(partitions())
-@settings(max_examples=150)
 def test_every_offset_is_in_exactly_one_span(one):
     """Counted one by one, they give the same numbers."""
     counted = Counter(place(one, offset) for offset in range(one.log_start, one.log_end))
@@ -123,7 +122,6 @@ def test_an_empty_and_a_fully_archived_partition_have_nothing_at_risk():
 
 
 @given(partitions())
-@settings(max_examples=100)
 def test_the_figures_of_a_row_agree(one):
     """Lag only where something waits, risk only below the log end, a problem wherever offsets are missing."""
     said = row(one)
@@ -146,7 +144,6 @@ def test_a_problem_names_its_cause():
 
 @pytest.mark.story
 @given(st.lists(partitions(), max_size=6))
-@settings(max_examples=100)
 def test_totals_are_those_of_the_tiered_partitions(many):
     """Added one by one in any order; the oldest risk is the oldest of all."""
     rows = [row(one) for one in many]

@@ -1,7 +1,7 @@
 import mmap
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.network.buffers import BASE_BYTES, BufferPool
@@ -114,7 +114,6 @@ def test_a_cancelled_waiter_is_not_woken():
     assert woken == []
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3 << 20)), max_size=40))
 def test_the_account_is_right_after_any_sequence(steps):
     """Used bytes are those of all buffers in use at any time, and nothing once everything is given back."""

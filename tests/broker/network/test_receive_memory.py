@@ -259,7 +259,6 @@ CLIENTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(CLIENTS, st.sampled_from([MIB, 4 * MIB, 9 * MIB]))
 def test_a_begun_frame_is_completed_or_its_connection_closed(plans, budget):
     """Fast, slow, dripping and silent clients of a few addresses: in any mix everybody is done within the time allowed.

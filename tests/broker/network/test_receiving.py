@@ -4,7 +4,7 @@ import struct
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.network import receiving
@@ -53,7 +53,6 @@ def framed(body):
 BODIES = st.lists(st.integers(10, 300_000), min_size=1, max_size=12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(BODIES, st.integers(1, 200_000), st.booleans(), st.randoms(use_true_random=False))
 def test_frames_come_out_whole_whatever_the_pieces(sizes, piece, lease, random):
     """Every frame arrives unchanged and in order, whatever the reads were, and all memory returns to the pool."""

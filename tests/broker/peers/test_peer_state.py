@@ -1,7 +1,7 @@
 """The decisions about a link to another node: any order of events, and the plain stories."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.peers.backoff import Backoff
@@ -187,7 +187,6 @@ def unsent(driver):
     driver.step(Unsent(number))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 2000)), max_size=60),
     st.booleans(),

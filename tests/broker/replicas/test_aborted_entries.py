@@ -178,7 +178,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.story
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=STEPS,
     borders=st.sets(st.integers(1, 39), max_size=12),

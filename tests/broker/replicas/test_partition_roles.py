@@ -3,7 +3,7 @@
 import tempfile
 from functools import partial
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.replicas.waiting_append import CallingBack
@@ -195,7 +195,6 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(events=st.lists(EVENTS, min_size=15, max_size=40))
 def test_each_append_is_answered_once_and_by_its_own_role(events):
     """After a role is over none of its answers is a success, no later role has its waiters, and the mark stays."""

@@ -410,5 +410,5 @@ class Leaders(RuleBasedStateMachine):
         assert not waiting or self.machine.wake_at_ms < inf
 
 
-Leaders.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+Leaders.TestCase.settings = settings(stateful_step_count=40, derandomize=True)
 TestLeaders = Leaders.TestCase

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.settings.file import ConfigFileError, parse_config_file, parse_properties
@@ -103,14 +103,12 @@ def unicode_escaped(letter: str) -> str:
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(text.filter(bool), text), max_size=5))
 def test_properties_written_by_java_are_read_back(expected: list[tuple[str, str]]) -> None:
     """Escaped names and values of any characters come back as they were."""
     assert pairs("".join(f"{escaped(name)}={escaped(value)}\n" for name, value in expected)) == expected
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from("ab=:\\ \t\n\r#!u0"), max_size=30))
 def test_any_text_reads_or_is_refused(content: str) -> None:
     """No input escapes as another error, and a file with settings has a name and an origin for each."""

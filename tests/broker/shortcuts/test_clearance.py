@@ -174,7 +174,7 @@ def check_both_ways(broker_rig, api, steps):
 @example([("fetch", {"version": 16}), ("event", "append"), ("fetch", {"version": 16}),
           ("rules", "closed"), ("event", "append")])  # fmt: skip
 @example([("fetch", {"version": 16, "min_bytes": 1000})] * 2 + [("rules", "unrelated"), ("event", "append")])
-@settings(max_examples=35, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_fetches_are_refused_alike_by_both_ways(broker_rig, steps):
     """The rules and the principal change at random, also while a fetch waits."""
     check_both_ways(broker_rig, fetch.API, steps)
@@ -184,7 +184,7 @@ def test_fetches_are_refused_alike_by_both_ways(broker_rig, steps):
 @given(steps_of(PRODUCES))
 @example([("produce", {"transactional_id": "x", "sequence": 0}), ("produce", {"transactional_id": "x", "sequence": 1}),
           ("rules", "no transactions"), ("produce", {"transactional_id": "x", "sequence": 2})])  # fmt: skip
-@settings(max_examples=35, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_batches_are_refused_alike_by_both_ways(broker_rig, monkeypatch, steps):
     """The rules, also those about transactional ids, and the principal change at random."""
     monkeypatch.setattr(produce_shortcut, "LOOK_EVERY", 1)

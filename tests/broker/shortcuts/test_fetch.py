@@ -129,7 +129,7 @@ BASES = st.builds(
 @example(Asked(), [({}, None), "remove", ({}, None), "append"])
 @example(Asked(session="next"), ["append", *[({"offset": 0}, None)] * 3, ({}, None), "append", ({"offset": 1}, None)])
 @example(Asked(min_bytes=150), [({}, None), "append", "append", ({"offset": 0}, None), "time", "time"])
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_ways_lead_to_the_same_answers_and_counts(broker_rig, monkeypatch, base, steps):
     """Random fetches, with random changes of the partition between them, are answered and counted alike."""
     monkeypatch.setattr(fetch_shortcut, "STRANGERS_MAX", 1)

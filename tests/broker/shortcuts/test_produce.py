@@ -187,7 +187,7 @@ def outcome(rig, base: Asked, steps, now_ms: int) -> list:
 
 
 @given(st.builds(Asked, version=st.integers(3, 13), acks=st.sampled_from([1, -1])), STEPS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_ways_lead_to_the_same_answers_logs_and_counts(broker_rig, now_ms, monkeypatch, base, steps):
     """Random batches, with random changes of the partition between them, are answered, stored and counted alike."""
     monkeypatch.setattr(produce_shortcut, "LOOK_EVERY", 1)

@@ -1,6 +1,6 @@
 import pickle
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.workers.channel import (
@@ -20,7 +20,6 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=50)
 @given(MESSAGES, st.integers(1, 40))
 def test_messages_survive_any_cutting_of_the_stream(sent, step):
     """Encoded messages come out whole and in order, however the bytes arrive."""

@@ -1,7 +1,7 @@
 """Tests of broker/workers/cleaner_files.py."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.broker.workers.cleaner_files import CleanerFilesystem
@@ -11,7 +11,6 @@ from stratalog.tier.stores.direct_file import PIECE_BYTES
 SIZES = st.lists(st.sampled_from([0, 1, 4095, 4096, 70_000, PIECE_BYTES, PIECE_BYTES + 1]), max_size=8)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(SIZES, max_size=4))
 def test_a_new_log_holds_what_was_appended(tmp_path_factory, writes):
     """Any cut into buffers and calls gives the same bytes; after the sync they are read by the file's name."""

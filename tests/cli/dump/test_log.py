@@ -104,7 +104,7 @@ def test_a_wrong_record_count_is_a_problem_though_the_crc_is_right(directory) ->
     assert (problem["position"], problem["offset"]) == (0, 100)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_damage_to_a_log_is_found(directory, data, three_batches) -> None:
     """Any one byte that changes, outside the fields a leader rewrites, is a problem or fewer batches."""

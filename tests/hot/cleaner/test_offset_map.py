@@ -3,7 +3,7 @@
 import os
 import sys
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.cleaner.offset_map import NEWEST, NEWEST_TOMBSTONE, SLOT_BYTES, OffsetMap
@@ -11,7 +11,6 @@ from stratalog.hot.cleaner.offset_map import NEWEST, NEWEST_TOMBSTONE, SLOT_BYTE
 KEYS = st.one_of(st.binary(max_size=20), st.sampled_from([b"", b"\0", b"a", b"a\0", b"a" * 15, b"a" * 16, b"a" * 40]))
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(KEYS, st.integers(0, 2**62)), max_size=80))
 def test_the_map_equals_a_dictionary(pairs):
     """Short keys and long ones, put again and again."""

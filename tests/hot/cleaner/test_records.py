@@ -1,7 +1,7 @@
 """Tests of hot/cleaner/records.py."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.cleaner.records import (
@@ -55,7 +55,6 @@ def opened(batch):
     return header, payload, record_spans(header, payload)
 
 
-@settings(max_examples=60)
 @given(batches())
 def test_spans_are_the_records(batch):
     """Keys, offsets, and whether there is a value."""
@@ -67,7 +66,6 @@ def test_spans_are_the_records(batch):
     assert record_places(header, payload) == [(*span[:4], None, True) for span in spans]
 
 
-@settings(max_examples=60)
 @given(batches(), st.data())
 def test_a_rebuilt_batch_holds_what_was_kept_as_it_was(batch, data):
     """Its last offset and sequences, too, and the largest time of what is left."""
@@ -103,7 +101,6 @@ def test_an_emptied_batch_keeps_the_sequence_of_its_producer(batch):
     assert (after.producer_id, after.producer_epoch, after.is_transactional) == (9, 2, header.is_transactional)
 
 
-@settings(max_examples=80)
 @given(batches(), st.data())
 def test_damaged_records_are_refused_or_within_bounds(batch, data):
     """Never another error, whatever the bytes: what was never opened before may hold anything."""

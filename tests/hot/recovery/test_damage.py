@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.recovery.damage import Placing, empty_batch, find_batch, misplaced
@@ -19,14 +19,12 @@ def due(offset: int, *, gaps_below: int = 0, limit: int = 1 << 30) -> Placing:
 
 
 @given(st.binary(max_size=100), st.binary(max_size=100))
-@settings(max_examples=60)
 def test_a_good_batch_is_found_behind_any_bytes(before, after):
     """The end of the last one is what counts."""
     assert find_batch(before + b"-" + batch(70) + batch(71) + after, due(60)) == 72
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=60)
 def test_no_header_is_found_in_noise(data):
     """A CRC does not fit by chance."""
     assert find_batch(data, due(0)) is None

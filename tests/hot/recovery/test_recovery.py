@@ -334,7 +334,7 @@ def test_a_new_log_begins_at_its_log_start(bench):
 
 
 @given(content=st.binary(max_size=300), which=st.sampled_from([10, 30]), at=st.integers(0, 1200), clean=st.booleans())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_arbitrary_bytes_anywhere_never_stop_a_start(bench, content, which, at, clean):
     """The log opens, reads as a sequence of valid batches, and takes appends."""
     bench.directory += "x"

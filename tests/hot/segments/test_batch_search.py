@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset
@@ -24,7 +24,6 @@ def batch_of(*moments, value=b"v", **options):
     st.integers(98, 114),
     st.sampled_from(Codec),
 )
-@settings(max_examples=60)
 def test_the_first_record_in_the_range_is_found(moments, wanted, start, end, codec):
     """At or after the time, not below the start and below the end; else what was named for that case."""
     otherwise = TimestampOffset(9, 9, 9)

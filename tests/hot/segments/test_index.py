@@ -1,7 +1,7 @@
 """Tests of hot/segments/index.py."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.segments.index import OffsetIndex, TimeEntry, TimeIndex
@@ -41,7 +41,6 @@ def test_only_new_entries_are_written_again():
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=60), st.integers(0, 2**40))
-@settings(max_examples=40)
 def test_an_offset_index_survives_its_file(numbers, base):
     """Parsing what was written gives the same entries."""
     index = OffsetIndex(base)
@@ -51,7 +50,6 @@ def test_an_offset_index_survives_its_file(numbers, base):
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**31 - 1)), max_size=60), st.integers(0, 2**40))
-@settings(max_examples=40)
 def test_a_time_index_survives_its_file(pairs, base):
     """Parsing what was written gives the same entries, whatever the bits of the timestamps."""
     index = TimeIndex(base)
@@ -64,7 +62,6 @@ def test_a_time_index_survives_its_file(pairs, base):
 
 
 @given(st.lists(st.integers(0, 500), unique=True, min_size=1, max_size=40), st.integers(-10, 600))
-@settings(max_examples=60)
 def test_lookup_is_the_floor_entry(numbers, wanted):
     """Bisection finds what a linear scan finds, base offset and position 0 below the first entry."""
     index = OffsetIndex(100)
@@ -80,7 +77,6 @@ def test_lookup_is_the_floor_entry(numbers, wanted):
 
 
 @given(st.lists(st.integers(0, 500), unique=True, max_size=40), st.integers(0, 600))
-@settings(max_examples=40)
 def test_truncation_forgets_entries_from_the_cut_on(numbers, cut):
     """Entries that begin at or above the cut are gone, the rest stays."""
     index, times = OffsetIndex(0), TimeIndex(0)

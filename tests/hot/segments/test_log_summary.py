@@ -1,7 +1,7 @@
 """Tests of hot/segments/log_summary.py."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.segments.log_summary import ActiveSummary, LogSummary, summaries_from_bytes, summaries_to_bytes
@@ -35,7 +35,6 @@ ONE = {
 
 
 @given(summaries=ALL)
-@settings(max_examples=60, deadline=None)
 def test_summaries_survive_their_file(summaries):
     """Names, numbers and the order of files."""
     found = summaries_from_bytes(summaries_to_bytes(summaries))
@@ -44,7 +43,6 @@ def test_summaries_survive_their_file(summaries):
 
 
 @given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
-@settings(max_examples=60, deadline=None)
 def test_a_changed_byte_is_noticed(at, byte):
     """No part of a damaged file is believed."""
     data = bytearray(summaries_to_bytes(ONE))

@@ -1,7 +1,7 @@
 """Tests of hot/segments/scan.py."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.segments.scan import CheckedBatch, Damage, read_batch, scan_borders, scan_checked, scan_headers
@@ -66,7 +66,6 @@ def test_a_batch_larger_than_the_read_step(make_batch):
 
 
 @given(st.data())
-@settings(max_examples=60)
 def test_any_flipped_byte_ends_the_checked_walk_at_its_batch(data):
     """Batches before it are intact; the two fields outside of the CRC are judged by order alone."""
     from stratalog.wire.batch import Record, build_batch
@@ -84,7 +83,6 @@ def test_any_flipped_byte_ends_the_checked_walk_at_its_batch(data):
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=60)
 def test_arbitrary_bytes_end_the_checked_walk_without_an_error(content):
     """Either nothing is there or damage is named."""
     found = list(scan_checked(Bytes(content), 0, len(content), 0))

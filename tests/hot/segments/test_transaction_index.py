@@ -1,7 +1,7 @@
 """Tests of hot/segments/transaction_index.py."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.segments.transaction_index import AbortedTxn, aborted_from_bytes, aborted_to_bytes, overlapping
@@ -15,7 +15,6 @@ def test_an_entry_takes_34_bytes():
 
 
 @given(st.lists(st.integers(0, 2**60), unique=True, max_size=10))
-@settings(max_examples=30)
 def test_entries_survive_their_file(offsets):
     """Written entries come back."""
     made = [AbortedTxn(1, offset // 2, offset, offset + 1) for offset in sorted(offsets)]

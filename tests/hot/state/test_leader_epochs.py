@@ -1,7 +1,7 @@
 """Tests of hot/state/leader_epochs.py."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry, LeaderEpochCache
@@ -71,7 +71,6 @@ def test_the_checkpoint_text_is_kafkas():
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 10**12)), max_size=20))
-@settings(max_examples=40)
 def test_any_history_survives_its_checkpoint(pairs):
     """Entries stay ascending in both columns and come back as they were."""
     known = cache(*pairs)
@@ -82,7 +81,6 @@ def test_any_history_survives_its_checkpoint(pairs):
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(0, 100)), max_size=20))
-@settings(max_examples=40)
 def test_the_latest_epoch_is_that_of_the_last_entry(changes):
     """After any sequence of changes."""
     known = cache()

@@ -3,7 +3,7 @@
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.state.producer_snapshot import BatchMetadata, ProducerEntry, snapshot_from_bytes, snapshot_to_bytes
@@ -37,7 +37,6 @@ def test_the_first_sequence_of_a_batch_wraps_at_2_to_the_31():
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**60), st.integers(-1, 2**60)), unique_by=lambda pair: pair[0], max_size=8))
-@settings(max_examples=30)
 def test_producers_survive_a_snapshot(pairs):
     """All that a snapshot keeps comes back: the last batch, epochs, the open transaction."""
     made = [entry(producer, offset) if offset >= 0 else ProducerEntry(producer) for producer, offset in pairs]
@@ -85,7 +84,6 @@ def test_a_producer_comes_back_with_its_last_five_batches(sizes, marker_ms):
 
 
 @given(st.integers(0, 55), st.integers(1, 255))
-@settings(max_examples=40)
 def test_a_flipped_bit_is_noticed(at, mask):
     """Version, CRC, count and entries are all covered."""
     data = bytearray(snapshot_to_bytes([entry(5, 40)]))
@@ -95,7 +93,6 @@ def test_a_flipped_bit_is_noticed(at, mask):
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=40)
 def test_arbitrary_bytes_are_refused_without_any_other_error(data):
     """Only `Corrupt` comes out."""
     with pytest.raises(Corrupt):

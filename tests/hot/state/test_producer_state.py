@@ -1,7 +1,7 @@
 """Tests of hot/state/producer_state.py."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.state.producer_state import EndMarker, ProducerStateManager
@@ -212,7 +212,6 @@ def test_coordinators_are_held_to_epochs_but_not_to_sequences():
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), st.booleans()), max_size=30))
-@settings(max_examples=40)
 def test_a_snapshot_restores_what_decides_about_the_next_batch(steps):
     """Epochs, last sequences and open transactions are the same after a round trip."""
     producer = Producer()

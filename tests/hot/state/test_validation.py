@@ -130,7 +130,6 @@ def test_a_batch_larger_than_a_segment_is_refused(make_batch):
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=60)
 def test_arbitrary_bytes_are_answered_with_a_kafka_error(data):
     """Every such input raises this error and no other."""
     assert verdict(data) in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
@@ -156,7 +155,7 @@ def test_arbitrary_bytes_are_answered_with_a_kafka_error(data):
     st.sampled_from(["CreateTime", "LogAppendTime"]),
     st.sampled_from([1 << 62, 500]),
 )
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_quick_check_refuses_all_that_the_careful_one_refuses(make_batch, fields, config, stamp, before_max_ms):
     """A random header gets the same error code from the quick check as from the rules one by one."""
     batch = patched(make_batch(), **fields)

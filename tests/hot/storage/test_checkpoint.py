@@ -25,7 +25,6 @@ def test_an_offset_checkpoint_is_kafkas_text(files, tmp_path):
 
 
 @given(st.dictionaries(st.builds(TopicPartition, TOPICS, st.integers(0, 99)), st.tuples(*[st.integers(-1, 2**62)] * 3)))
-@settings(max_examples=30)
 def test_numbers_survive_their_checkpoint(rows):
     """Three numbers a line, as the remote-log checkpoint has."""
     assert checkpoint.numbers_from_bytes(checkpoint.numbers_to_bytes(rows), 3) == rows
@@ -85,7 +84,7 @@ def test_an_unreadable_owner_is_refused(files, tmp_path, text, found):
         checkpoint.read_meta_properties(files, str(tmp_path))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_owner_is_refused_or_is_some_owner(files, tmp_path, data):
     """The file has no checksum: another digit is another node, which the settings do not name. No other error comes."""

@@ -1,6 +1,6 @@
 """Rules of access: which of them a filter finds."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.access.acl_rules import AclFilter, AclRule, PatternType, Permission
@@ -29,7 +29,6 @@ RULES = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(RULES)
 def test_a_filter_finds_what_it_says(one):
     """The rule itself, nothing that differs, everything where it says nothing."""

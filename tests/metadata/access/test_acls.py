@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.access.acl_rules import AclFilter, AclRule, PatternType, Permission
@@ -152,7 +152,6 @@ def assert_filters(acls, model):
             assert dict(found) == {key: held for key, held in model.items() if each.matches(held)}
 
 
-@settings(max_examples=60, deadline=None)
 @given(HISTORY, st.booleans())
 def test_any_history_of_rules_comes_to_what_all_of_them_say(history, otherwise):
     """After each batch of changes and each restart."""

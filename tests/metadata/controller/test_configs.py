@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.controller.controller import (
@@ -339,7 +339,6 @@ def test_a_legacy_value_of_null_is_refused(image):
 _VALUES = st.dictionaries(st.sampled_from(["segment.ms", "retention.ms", "flush.ms"]), st.integers(1, 9).map(str))
 
 
-@settings(max_examples=40, deadline=None)
 @given(_VALUES, _VALUES)
 def test_incremental_changes_and_a_replacement_meet(before, after):
     """Deleting what goes and setting what comes gives the same image as replacing all."""

@@ -1,7 +1,7 @@
 """The change of one partition: its leader, the sets, the epochs."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.controller.partition_change import (
@@ -272,7 +272,6 @@ def _partitions(draw, *, elr, minimum):
     return PartitionImage(replicas, in_sync, leader, 3, 5, eligible_leader_replicas=eligible, last_known_eligible=known)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data(), st.booleans(), st.booleans())
 def test_the_sets_and_epochs_hold_together_whatever_happens(data, elr, unclean):
     """A leader is assigned, acceptable and in sync; sets are apart and assigned; epochs follow the fields."""

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.controller.placement import place_replicas
@@ -66,7 +66,6 @@ def test_a_factor_that_cannot_be_reached_is_refused(brokers, factor, sentence):
     assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REPLICATION_FACTOR, sentence)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 9).flatmap(lambda count: st.tuples(st.just(count), st.integers(1, count))),
     st.integers(1, 60),

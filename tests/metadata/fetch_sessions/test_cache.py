@@ -108,7 +108,7 @@ class Caches(RuleBasedStateMachine):
 
 
 TestCaches = Caches.TestCase
-TestCaches.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCaches.settings = settings(stateful_step_count=40)
 
 
 def test_no_slots_mean_no_sessions():

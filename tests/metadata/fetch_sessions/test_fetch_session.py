@@ -240,7 +240,7 @@ class Sessions(RuleBasedStateMachine):
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSessions.settings = settings(stateful_step_count=40)
 
 
 def test_one_hot_partition_of_many_is_looked_at_alone():

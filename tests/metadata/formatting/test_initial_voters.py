@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.formatting.initial_voters import (
@@ -32,7 +32,6 @@ def text_of(voter: InitialVoter) -> str:
     return f"{voter.node_id}@{host}:{voter.port}:{uuid_text(voter.directory_id)}"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(_VOTERS, min_size=1, max_size=4, unique_by=(lambda each: each.node_id, lambda each: each.directory_id)))
 def test_voters_come_back_by_id(voters):
     """The entries may come in any order."""

@@ -1,7 +1,7 @@
 """SCRAM credentials in the image."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.image.image import EMPTY_IMAGE
@@ -21,7 +21,6 @@ def put(user, mechanism, salt=b"s"):
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_the_image_is_what_the_records_left(steps):
     """As a plain dictionary says, and again after a snapshot."""

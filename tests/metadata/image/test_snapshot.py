@@ -80,7 +80,6 @@ def images(draw):
     return EMPTY_IMAGE.apply(records, Provenance(draw(st.integers(0, 1 << 40)), draw(_SMALL), draw(_SMALL)))
 
 
-@settings(max_examples=60, deadline=None)
 @given(images())
 def test_an_image_is_what_its_records_make(image):
     """image → records → image is the identity."""
@@ -102,7 +101,6 @@ def test_voters_survive_the_file_beside_the_image(image):
     assert read_snapshot_and_quorum(content, snapshot) == (image, QuorumRecords(1, (voter,)))
 
 
-@settings(max_examples=30, deadline=None)
 @given(images())
 def test_an_image_survives_its_file(image):
     """image → .checkpoint → image is the identity, provenance included."""

@@ -1,6 +1,6 @@
 """Delegation tokens in the image: kept for the controllers that give them out."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.image.image import EMPTY_IMAGE
@@ -23,7 +23,6 @@ def put(token_id, expires_ms=5):
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_the_image_is_what_the_records_left(steps):
     """Tokens are set, renewed and removed as a plain dictionary says, and are the same after a snapshot."""

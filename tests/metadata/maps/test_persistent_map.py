@@ -1,7 +1,7 @@
 """Maps that never change: the same as dictionaries, and what was made before stays as it was."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.maps import persistent_map
@@ -39,7 +39,6 @@ def shape(request, monkeypatch):
 def test_it_is_a_dictionary_after_any_changes():
     """In what it holds, says and counts; every earlier one still holds what it held."""
 
-    @settings(max_examples=40, deadline=None)
     @given(STEPS)
     def check(steps):
         held, plain, earlier = PersistentMap(), {}, []

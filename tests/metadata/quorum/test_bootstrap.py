@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.quorum.bootstrap import bootstrap_checkpoint, level_records, read_bootstrap
@@ -43,7 +43,6 @@ def test_the_file_has_the_size_of_kafkas(records, size):
     assert len(bootstrap_checkpoint(records, timestamp_ms=1_795_445_801_328)) == size
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text("abc.", min_size=1, max_size=6), st.integers(1, 9), max_size=5), st.integers(0, 1 << 41))
 def test_the_records_survive_the_file(levels, timestamp_ms):
     """The file holds the records in the order in which they were given."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.quorum.checkpoint import (
@@ -55,7 +55,6 @@ def built(values=(b"a", b"b"), quorum=STATIC_QUORUM) -> bytes:
     return build_checkpoint(values, quorum, last_contained_timestamp_ms=5, timestamp_ms=7)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=30), max_size=9), _QUORUMS, st.integers(0, 1 << 40))
 def test_a_checkpoint_survives_its_file(values, quorum, timestamp_ms):
     """Records, voters and the time come back as they were."""
@@ -91,7 +90,6 @@ def test_offsets_run_through_the_file_in_batches_of_a_thousand():
     assert [following for _, following in pieces] == [1001, 1501]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_file_that_is_cut_off_anywhere_is_corrupt(data):
     """Without its footer a checkpoint is worth nothing."""
@@ -100,7 +98,6 @@ def test_a_file_that_is_cut_off_anywhere_is_corrupt(data):
         read_checkpoint(content[: data.draw(st.integers(0, len(content) - 1))], "x")
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_flipped_bit_under_the_checksums_is_corrupt(data):
     """Each batch has a checksum from its attributes on."""
@@ -114,7 +111,6 @@ def test_a_flipped_bit_under_the_checksums_is_corrupt(data):
         read_checkpoint(bytes(content), "x")
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_any_flipped_byte_is_corrupt_or_changes_nothing_and_the_file_is_named(data):
     """Base offset and epoch of a batch lie outside its checksum, and say nothing here. No other error ever comes."""

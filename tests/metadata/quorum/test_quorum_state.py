@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.quorum.quorum_state import (
@@ -42,7 +42,6 @@ def test_the_file_is_kafkas_json_of_version_1():
     }
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.integers(0, 1 << 30),
     st.integers(-1, 9),
@@ -102,7 +101,6 @@ def test_an_unreadable_file_is_a_wipe_and_says_what_to_do(content, found):
     assert isinstance(lost.value, Corrupt)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.binary(max_size=60) | st.dictionaries(st.text(max_size=5), st.integers()).map(lambda d: json.dumps(d).encode())
 )
@@ -112,7 +110,6 @@ def test_no_content_is_taken_for_a_state_without_a_vote(content):
         parse_quorum_state(content)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_damaged_file_is_refused_or_says_something_that_a_state_can_say(data):
     """It has no checksum: a byte that is flipped may be a digit of another epoch. No other error ever comes."""

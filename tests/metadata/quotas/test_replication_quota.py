@@ -3,7 +3,7 @@
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.quotas.replication_quota import ReplicationQuota
@@ -12,7 +12,6 @@ COUNT, SECONDS = 11, 1.0
 RATE = 1_000_000
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 3_000_000), st.sampled_from([0.0, 0.0, 0.01, 0.4, 3.0])), max_size=80),
     st.integers(0, 999),

@@ -1,7 +1,7 @@
 """Rates and buckets: what a client that is muted in time can get through."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.quotas.windows import RateWindows, TokenBucket
@@ -10,7 +10,6 @@ COUNT, SECONDS = 11, 1.0
 BOUND = 1000.0
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 30_000), st.sampled_from([0.0, 0.0, 0.01, 0.4, 1.0, 3.0, 12.0])), max_size=80),
     st.integers(0, 999),
@@ -40,7 +39,6 @@ def test_a_steady_client_gets_its_quota(amount):
     assert 600 * BOUND - amount <= total <= (600 + COUNT) * BOUND + amount
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=4), st.lists(st.integers(0, 3), max_size=60))
 def test_clients_that_share_a_quota_share_it(amounts, turns):
     """Each is silent for its throttle time; together they get the quota, a burst and one request of each."""

@@ -3,7 +3,7 @@
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.quorum.quorum_state import QuorumState
@@ -161,7 +161,6 @@ def test_a_deadline_never_lies_behind(node, quorum):
             assert one.raft.deadline_ms is None or one.raft.deadline_ms > one.now_ms
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3000), st.floats(0, 0.99), st.integers(1, 4), st.integers(0, 6)), max_size=25))
 def test_epochs_never_go_back_and_no_vote_is_given_twice(asked):
     """Any candidates at any time: in each epoch at most one of them has the vote."""

@@ -1,7 +1,7 @@
 """Which value holds, and where it comes from."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.settings.catalogue.types import ConfigError
@@ -130,7 +130,6 @@ def test_a_resolver_without_overrides_gives_the_same_entries_each_time():
     assert resolver.resolve({})["segment.ms"] is resolver.resolve({"segment.bytes": "2097152"})["segment.ms"]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(_LAYERS), st.integers(1 << 20, (1 << 31) - 1)))
 def test_the_nearest_layer_always_wins(given_layers):
     """Topic before broker before cluster default before file before default, whatever is set."""

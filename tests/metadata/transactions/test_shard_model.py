@@ -270,4 +270,4 @@ def _init(token, client, expected):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestLives.settings = settings(stateful_step_count=40)

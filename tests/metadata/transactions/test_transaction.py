@@ -1,7 +1,7 @@
 """Changes of one transaction, and the records of what becomes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.coordination import Producer
@@ -117,7 +117,6 @@ def test_a_status_from_the_future_is_refused():
         Transaction.from_value("x", value)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**62),
     st.integers(0, EPOCH_MAX),

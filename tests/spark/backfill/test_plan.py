@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -57,7 +57,6 @@ def whole(view: PartitionArchive) -> OffsetRange:
     return OffsetRange(view.log_start_offset, view.end_offset)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 50), st.integers(1, 40)), min_size=1, max_size=20),
     st.integers(1, 60),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stratalog.spark.ledger.layout import (
@@ -68,7 +68,6 @@ def test_folders_of_values_are_escaped() -> None:
 @example("x" * 121, "y")
 @example("/" * 41, "a")
 @example("ü" * 61, "a")
-@settings(max_examples=100)
 def test_folders_of_long_values_are_cut_and_differ(value: str, more: str) -> None:
     """Each has one of its own, in whole characters, that fits any file system."""
     folder, other = value_folder("c", value), value_folder("c", value + more)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.ledger.ledger import (
@@ -37,7 +37,6 @@ def run(seq: int, *spans: Span, rewritten: tuple[SpanId, ...] = ()) -> Run:
     return Run(f"{seq:012}-x", seq, 0, spans, rewritten)
 
 
-@settings(max_examples=60)
 @given(INTERVALS, st.integers(0, 60), st.integers(0, 60))
 def test_missing_and_covered_are_each_other_s_rest(intervals: list[tuple[int, int]], one: int, other: int) -> None:
     """The missing parts of a range, added, cover it; each offset is in exactly one of the two."""

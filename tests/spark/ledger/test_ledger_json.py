@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -33,7 +33,6 @@ RUNS = st.builds(
 HEAD = Head("t", "id", 7, (("layout", "1"),), {0: ((1, 2), (5, 9)), 11: ()}, None, ("a", "b"), True, 1, 2, 3)
 
 
-@settings(max_examples=40)
 @given(RUNS)
 def test_records_come_back(run: Run) -> None:
     """A run with random names in it is read back equal to the run that was written."""

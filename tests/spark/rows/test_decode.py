@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.hot.cleaner.records import batch_payload, emptied_batch, rebuilt_batch, record_spans
@@ -102,7 +102,6 @@ def logs(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.story
-@settings(max_examples=60, deadline=None)
 @given(logs(), st.data())
 def test_rows_are_those_of_a_record_loop(data: bytes, choice: st.DataObject) -> None:
     """Random codecs, nulls, headers, gaps, windows and groupings give the rows of a plain loop, in its order."""
@@ -269,7 +268,6 @@ def test_records_that_contradict_themselves_are_corrupt(payload: bytes, count: i
 
 
 @pytest.mark.story
-@settings(max_examples=150, deadline=None)
 @given(logs(), st.integers(0, 1 << 20), st.binary(min_size=1, max_size=6))
 def test_no_payload_crashes_the_decoder(data: bytes, position: int, rubbish: bytes) -> None:
     """Rubbish under a right CRC gives rows or `Corrupt`, nothing else."""

@@ -69,7 +69,6 @@ def logs(draw: st.DrawFn) -> bytes:
     return data
 
 
-@settings(max_examples=150, deadline=None)
 @given(logs(), columns_drawn, st.data())
 def test_sound_records_give_the_same_columns(data: bytes, columns: tuple[str, ...], choice: st.DataObject) -> None:
     """Any columns, any window, any grouping; none of it is left to array code."""

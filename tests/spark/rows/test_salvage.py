@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.rows.salvage import salvage
@@ -94,7 +94,6 @@ def test_a_chunk_of_rubbish_is_one_damaged_part() -> None:
     assert salvage(b"", 0, 0) == ([], [])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     counts=st.lists(st.integers(1, 4), min_size=1, max_size=6),
     hits=st.lists(st.tuples(st.floats(0, 0.999), st.integers(1, 40)), min_size=1, max_size=3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.rows.starts import append_record_starts, record_starts
@@ -79,7 +79,6 @@ contents = st.lists(st.lists(runs, min_size=1, max_size=6), min_size=1, max_size
 
 
 @pytest.mark.story
-@settings(max_examples=60, deadline=None)
 @given(contents)
 def test_whole_batches_give_the_starts_of_their_chain(lengths: list[list[int]]) -> None:
     """Long runs, short runs and none: the same starts."""
@@ -90,7 +89,6 @@ def test_whole_batches_give_the_starts_of_their_chain(lengths: list[list[int]]) 
 
 
 @pytest.mark.story
-@settings(max_examples=150, deadline=None)
 @given(contents, st.data())
 def test_damaged_batches_give_the_chain_or_an_error(lengths: list[list[int]], choice: st.DataObject) -> None:
     """Rubbish anywhere, wrong counts and wrong borders: never another answer than the chain's."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.rows.value_types import TIMESTAMP, ddl_of, parse_ddl, type_of_json_schema
@@ -25,7 +25,6 @@ KINDS = st.recursive(
 )
 
 
-@settings(max_examples=60)
 @given(KINDS)
 def test_every_type_is_read_back_from_its_ddl(kind: pa.DataType) -> None:
     """Names with spaces, backquotes and signs of the notation itself among them."""

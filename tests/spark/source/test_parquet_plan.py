@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -142,7 +142,6 @@ def span(start: int, end: int, *files: tuple[int, int]) -> Span:
     return Span(SpanId(0, start, end), (), made)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     borders=st.lists(st.integers(0, 60), min_size=2, max_size=12, unique=True).map(sorted),
     start=st.integers(0, 60),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.source.quarantine import BAD_RECORDS_DDL, BadRange, Quarantine
@@ -15,7 +15,6 @@ from stratalog.wire.errors import Corrupt
 FOUND = BadRange("orders", 3, 500, 510, "file:///srv/archive", "topics/x/00000000.seg", 4096, 812, "CRC")
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     found=st.builds(
         BadRange,

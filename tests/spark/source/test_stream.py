@@ -96,7 +96,6 @@ def test_present_records_are_read_in_batches_and_none_twice(spark, growing_archi
         assert list_leases(growing_archive.store) == []
 
 
-@pytest.mark.story
 def test_a_growing_archive_is_followed(spark, growing_archive, batches, tmp_path):
     """By a query that goes on; its progress tells offsets as Kafka's source does, and how far the archive goes."""
     growing_archive.add("orders", 0, batches(0, 30))

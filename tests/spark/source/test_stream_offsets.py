@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.source.stream_offsets import (
@@ -26,7 +26,6 @@ OFFSETS = st.dictionaries(
 
 
 @given(OFFSETS, st.randoms(use_true_random=False))
-@settings(max_examples=60)
 def test_offsets_survive_the_checkpoint_and_have_one_text(offsets, random):
     """Offsets in any order give the same text, because Spark takes other text for other offsets."""
     shuffled = list(offsets.items())
@@ -37,7 +36,6 @@ def test_offsets_survive_the_checkpoint_and_have_one_text(offsets, random):
 
 
 @given(OFFSETS, OFFSETS)
-@settings(max_examples=60)
 def test_the_end_of_a_first_batch_keeps_its_start(start, end):
     """Through the checkpoint's text, an empty one too; it is an end like any other besides, and no beginning."""
     document = json.loads(json.dumps(first_end(end, start)))

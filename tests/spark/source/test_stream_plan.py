@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.source.stream_plan import NO_LIMITS, BatchLimits, Span, batch_ranges, frozen, next_end, record_end
@@ -26,7 +26,6 @@ class Stub(NamedTuple):
 
 @pytest.mark.story
 @given(steps=st.lists(st.tuples(COUNTS, st.integers(1, 300)), min_size=1, max_size=12))
-@settings(max_examples=150)
 def test_batches_cover_every_offset_once_and_keep_to_the_limit(steps):
     """While partitions appear and grow between them; asked again, a batch reads what it read before."""
     spans: dict[TopicPartition, Span] = {}
@@ -64,7 +63,6 @@ def test_batches_cover_every_offset_once_and_keep_to_the_limit(steps):
     spans=st.dictionaries(st.sampled_from((A, B, C)), st.tuples(st.integers(0, 100), st.integers(0, 100))),
     limit=st.integers(1, 50),
 )
-@settings(max_examples=200)
 def test_a_stream_that_ends_comes_to_its_end_whatever_is_gone(starts, spans, limit):
     """Also from a checkpoint that knows partitions which are gone, cut at the front, or shorter than they were."""
     found = {partition: Span(low, low + count) for partition, (low, count) in spans.items()}
@@ -155,7 +153,6 @@ def test_frozen_spans_hide_what_came_later():
     objects=st.lists(st.tuples(st.integers(1, 10**9), st.integers(0, 50)), min_size=1, max_size=5),
     count=st.integers(1, 60),
 )
-@settings(max_examples=200)
 def test_holes_are_passed_in_as_many_steps_as_there_are_records(objects, count):
     """The number of steps grows with the records, not with the holes; each step goes on by the limit at least."""
     entries, at = [], 0

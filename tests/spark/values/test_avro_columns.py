@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.values.avro import AvroDecoder
@@ -91,7 +91,6 @@ def both(decoder: AvroDecoder, values: list[bytes]) -> None:
 
 
 @pytest.mark.story
-@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_whole_columns_are_what_fastavro_makes_of_each_row(data: Any) -> None:
     """Any schema out of the usual types, nested; and none of these is given up."""
@@ -107,7 +106,6 @@ def test_whole_columns_are_what_fastavro_makes_of_each_row(data: Any) -> None:
 
 
 @pytest.mark.story
-@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_damage_is_never_turned_into_rows_that_fastavro_would_not_make(data: Any) -> None:
     """Bytes changed, cut off, put in, or nothing but chance."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.spark.rows.value_types import parse_ddl
@@ -109,7 +109,6 @@ VALUES = st.recursive(
 
 
 @pytest.mark.story
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.one_of(VALUES.map(lambda each: json.dumps(each).encode()), st.binary(max_size=6)), max_size=12))
 def test_each_row_is_what_it_is_alone(values: list[bytes]) -> None:
     """A row among others has the struct and the error, or none, that it has when decoded alone."""

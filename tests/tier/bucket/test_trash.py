@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -264,7 +264,6 @@ def test_archiving_begins_again_behind_what_is_local(manifest, make_entry):
     st.integers(0, 20),
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=3),
 )
-@settings(max_examples=200)
 def test_no_object_leaves_before_all_have_agreed(items, now, grace, lent):
     """Against the rule said once more in other words: dated, older than the grace, not leased."""
     partition = Manifest(PARTITION).partition

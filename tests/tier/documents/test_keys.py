@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.documents.keys import (
@@ -28,7 +28,6 @@ epochs = st.integers(0, 2**31 - 1)
 
 @pytest.mark.story
 @given(topics, ids, epochs, offsets, offsets, epochs, ids)
-@settings(max_examples=60)
 def test_every_key_is_taken_apart_into_what_it_was_made_of(topic, topic_id, partition, base, end, epoch, uuid):
     """Parsing is the inverse of making, for any topic name, also one that is cut or full of hyphens."""
     where = PartitionId(topic, topic_id, partition)
@@ -43,7 +42,6 @@ def test_every_key_is_taken_apart_into_what_it_was_made_of(topic, topic_id, part
 
 
 @given(topics, ids, epochs, offsets, ids)
-@settings(max_examples=60)
 def test_every_key_is_one_that_every_store_takes(topic, topic_id, partition, offset, uuid):
     """The longest names still fit the limits of the object store port."""
     where = PartitionId(topic, topic_id, partition)

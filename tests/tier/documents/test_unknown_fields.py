@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.documents.unknown_fields import canonical_json, integer, keep_unknown, restore_unknown, text
@@ -18,7 +18,6 @@ values = st.recursive(
 
 @pytest.mark.story
 @given(st.dictionaries(st.text(max_size=4), values, max_size=6), st.sets(st.text(max_size=4), max_size=3))
-@settings(max_examples=60)
 def test_unknown_fields_come_back_as_they_were(fields, known):
     """Kept, hashed, restored: nothing of a newer writer's fields is lost, and nothing known is kept twice."""
     unknown = keep_unknown(fields, known)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch, entry_from_fields, entry_to_fields
@@ -44,7 +44,6 @@ def entries(draw):
 
 @pytest.mark.story
 @given(entries())
-@settings(max_examples=80)
 def test_an_entry_survives_its_json(entry):
     """Also one whose object lies elsewhere in the bucket, and with fields of a newer writer."""
     fields = json.loads(json.dumps(entry_to_fields(entry, FOLDER)))

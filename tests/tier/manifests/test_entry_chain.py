@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.manifests.entry import LeaderEpoch
@@ -44,7 +44,6 @@ def test_with_a_hole_the_run_that_reaches_the_known_end_is_taken(make_entry):
     assert ranges(choose_chain(before + after, {after[0].uuid})) == [(95, 100)]
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12), st.integers(0, 3)), max_size=12))
 def test_every_chain_is_one_run_of_given_entries(rows):
     """Neighbours without hole or overlap, epochs that do not fall, each candidate taken or left out."""

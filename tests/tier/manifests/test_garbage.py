@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -80,7 +80,6 @@ def test_manifests_and_descriptions_are_never_garbage():
 
 @pytest.mark.story
 @given(st.integers(0, 12), st.integers(0, 80), st.integers(0, 2 * SKEW_MS), st.booleans())
-@settings(max_examples=200)
 def test_garbage_could_never_be_committed_again(epoch, seq, age, paged):
     """Garbage has a fenced epoch or a page number already given: no commit accepts it any more."""
     key = PARTITION.page_key(0, 9, seq) if paged else segment(epoch)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.documents.keys import LEASES_PREFIX, lease_key
@@ -52,7 +52,6 @@ def test_a_lease_protects_what_left_after_it_was_written():
 
 @pytest.mark.story
 @given(st.integers(0, 10 * HOUR), st.integers(-SKEW_MS, SKEW_MS), st.integers(1, HOUR), st.integers(0, 2 * HOUR))
-@settings(max_examples=200)
 def test_no_skew_within_bounds_hides_a_reader(delay, skew, duration, later):
     """A reader whose clock is off by up to 15 minutes keeps what was trashed after it began, while it may read."""
     lease = Lease(UUID, NOW + skew, NOW + skew + duration)
@@ -63,7 +62,6 @@ def test_no_skew_within_bounds_hides_a_reader(delay, skew, duration, later):
 
 
 @given(st.integers(0, HOUR - 1), st.integers(1, 5 * HOUR))
-@settings(max_examples=50)
 def test_renewing_keeps_the_creation(elapsed, duration):
     """And never shortens what was promised."""
     lease = Lease(UUID, NOW, NOW + HOUR, "job")
@@ -127,7 +125,6 @@ def test_a_lease_that_cannot_be_read_protects_everything_for_a_while(store, data
 
 
 @given(st.binary(min_size=16, max_size=16), st.integers(0, 2**60), st.integers(0, 2**60), st.text(max_size=20))
-@settings(max_examples=50)
 def test_a_document_comes_back_as_it_was(uuid, created, expires, holder):
     """Fields of a newer writer included."""
     lease = Lease(uuid, created, expires, holder, (("since", '"later"'),))
@@ -136,7 +133,6 @@ def test_a_document_comes_back_as_it_was(uuid, created, expires, holder):
 
 
 @given(st.permutations(range(5)), st.lists(st.integers(0, 4), max_size=4))
-@settings(max_examples=40)
 def test_a_lease_is_over_when_all_parts_are_read(order, again):
     """In any order, some of them twice: once, with the last one, and a renewal in between forgets none."""
     store = MemoryStore("memory:parts")

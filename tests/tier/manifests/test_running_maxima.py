@@ -48,7 +48,7 @@ class Compared(RuleBasedStateMachine):
         assert self.tree.largest() == max(self.plain, default=None)
 
 
-Compared.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Compared.TestCase.settings = settings(stateful_step_count=25)
 TestCompared = Compared.TestCase
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.messages.group_copy import (
@@ -28,7 +28,6 @@ OFFSETS = st.builds(
 )
 
 
-@settings(max_examples=40)
 @given(st.text(max_size=10), st.lists(OFFSETS, max_size=4))
 def test_a_copy_is_read_as_it_was_made(group, offsets):
     """Random names of groups and random commits come back equal, under keys of less than 200 characters."""

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.objects.chunk_table import ROW_BYTES, Chunk, ChunkTable
@@ -25,7 +25,6 @@ def table_of(steps):
 
 
 @given(rows)
-@settings(max_examples=60)
 def test_a_table_survives_its_bytes(steps):
     """32 bytes a row, and the same rows come back."""
     table = table_of(steps)
@@ -37,7 +36,6 @@ def test_a_table_survives_its_bytes(steps):
 
 
 @given(rows.filter(bool), st.integers(0, 2 * 10**7))
-@settings(max_examples=60)
 def test_an_offset_is_found_in_the_last_chunk_that_begins_at_or_before_it(steps, offset):
     """The same answer as a walk over all rows; the first chunk for an offset before the table."""
     table = table_of(steps)

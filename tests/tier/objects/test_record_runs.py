@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.objects.record_runs import RecordCounter, measure_records
@@ -10,7 +10,6 @@ from stratalog.wire.errors import Corrupt
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=100)
 def test_any_bytes_are_records_or_corrupt(payload):
     """No input loops or raises anything else."""
     try:
@@ -55,7 +54,6 @@ def walk(payload):
     ),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
 def test_runs_of_equal_records_are_measured_like_single_ones(runs, data):
     """Any mixture of lengths and times gives the count and the time of a walk; a torn end is found."""
     records = []
@@ -108,7 +106,6 @@ kinds = st.lists(
 
 @pytest.mark.story
 @given(st.lists(kinds, min_size=1, max_size=4), st.data())
-@settings(max_examples=80, deadline=None)
 def test_earlier_batches_do_not_change_the_measure(batches, data):
     """A batch, whole or damaged, gets behind others the count or the refusal that a first batch gets."""
     counter = RecordCounter()

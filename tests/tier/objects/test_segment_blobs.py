@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.manifests.entry import LeaderEpoch
@@ -19,7 +19,6 @@ longs = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(st.lists(st.builds(AbortedTransaction, longs, longs, longs, longs), max_size=10))
-@settings(max_examples=40)
 def test_aborted_transactions_survive_their_bytes(aborted):
     """34 bytes each, as in Kafka's transaction index."""
     data = aborted_to_bytes(aborted)
@@ -28,7 +27,6 @@ def test_aborted_transactions_survive_their_bytes(aborted):
 
 
 @given(st.lists(st.builds(LeaderEpoch, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=10))
-@settings(max_examples=40)
 def test_leader_epochs_survive_their_text(epochs):
     """The text is that of Kafka's leader-epoch-checkpoint."""
     data = epochs_to_bytes(epochs)

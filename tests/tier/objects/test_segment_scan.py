@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.manifests.entry import LeaderEpoch
@@ -30,7 +30,6 @@ records = st.lists(st.tuples(st.integers(-(2**40), 2**40), blobs, blobs), min_si
 
 
 @given(records, st.sampled_from(list(Codec)))
-@settings(max_examples=60)
 def test_counts_and_times_are_those_of_the_records(rows, codec):
     """The quick pass over lengths agrees with the full decoder, whatever the codec."""
     made = [Record(7 + i, 2**41 + t, k, v) for i, (t, k, v) in enumerate(rows)]

@@ -4,7 +4,7 @@ from array import array
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.objects.sparse_index import SparseIndex
@@ -44,7 +44,6 @@ def expected(data, interval_bytes):
     st.lists(st.integers(0, 10_000), max_size=30),
     st.sampled_from([0, 100, 10**6]),
 )
-@settings(max_examples=200, deadline=None)
 def test_it_is_the_same_wherever_the_pieces_are_cut(sizes, cuts, interval_bytes):
     """Inside headers, between them, and not at all."""
     data = batches(sizes)
@@ -58,7 +57,6 @@ def test_it_is_the_same_byte_by_byte():
 
 
 @given(st.integers(1, 600), st.lists(st.integers(0, 10_000), max_size=5))
-@settings(max_examples=50, deadline=None)
 def test_a_batch_that_is_cut_short_is_refused(missing, cuts):
     """The chunk then ends inside a batch, or inside a header."""
     data = batches([40] * 6)

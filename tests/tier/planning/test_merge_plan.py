@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -60,7 +60,6 @@ def test_an_object_has_no_more_than_two_billion_offsets():
 
 
 @given(st.lists(st.integers(1, 60), max_size=40), st.integers(2, 6), st.sets(st.integers(0, 40)))
-@settings(max_examples=80)
 def test_a_plan_keeps_every_bound(sizes, objects_min, crossings):
     """Neighbours, small ones, enough of them, not too many bytes, no border inside; applied again and again it ends."""
     limits = MergeSettings(objects_min, 100)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.manifests.entry import LeaderEpoch
@@ -97,7 +97,6 @@ def test_only_a_leader_that_may_lack_archived_offsets_needs_the_bucket(change, n
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8).map(sorted), st.integers(0, 30), st.integers(0, 30))
-@settings(max_examples=80)
 def test_a_lineage_names_the_writer_of_every_offset(starts, start, end):
     """Cutting a history does not change who wrote which offset, and leaves no epoch without offsets."""
     history = [E(epoch, first) for epoch, first in enumerate(starts)]

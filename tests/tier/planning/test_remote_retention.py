@@ -1,7 +1,7 @@
 """How far retention moves the log start of a tiered topic."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.planning.remote_retention import RetainedRange, log_start_after_retention
@@ -63,7 +63,6 @@ def test_no_segment_above_the_high_watermark_goes():
 
 
 @pytest.mark.story
-@settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 50), max_size=12),
     active=st.integers(0, 60),

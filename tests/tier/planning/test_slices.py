@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -122,7 +122,6 @@ def test_tasks_are_about_equal() -> None:
     assert max(sizes) - min(sizes) < 3
 
 
-@settings(max_examples=40)
 @given(st.lists(st.integers(1, 600 * MIB), min_size=1, max_size=30), st.integers(1, 300 * MIB))
 def test_tasks_keep_their_limit(sizes: list[int], size_bytes: int) -> None:
     """A task reads at most one chunk more than its limit, which cannot be finer than a chunk."""
@@ -156,7 +155,6 @@ def covered(tasks: list[tuple[SegmentSlice, ...]]) -> list[int]:
     return [offset for task in tasks for piece in task for offset in range(piece.start_offset, piece.end_offset)]
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(1, 600 * MIB)), min_size=1, max_size=12),
     st.integers(1, 300 * MIB),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.documents.keys import PartitionId
@@ -54,7 +54,6 @@ def encoded(drawn):
 
 
 @pytest.mark.story
-@settings(max_examples=60, deadline=None)
 @given(batches, st.data())
 def test_below_an_offset_are_exactly_the_records_before_it(drawn, data):
     """Whole batches as they are; of the last one what its producer would have sent: flags, ids, times, codec."""

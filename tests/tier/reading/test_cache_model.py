@@ -150,4 +150,4 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestCacheBooks = CacheMachine.TestCase
-TestCacheBooks.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCacheBooks.settings = settings(stateful_step_count=40)

@@ -106,4 +106,4 @@ class PinsMachine(RuleBasedStateMachine):
 
 
 TestPins = PinsMachine.TestCase
-TestPins.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestPins.settings = settings(stateful_step_count=30)

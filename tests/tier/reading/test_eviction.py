@@ -101,4 +101,4 @@ class OrderMachine(RuleBasedStateMachine):
 
 
 TestOrder = OrderMachine.TestCase
-TestOrder.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestOrder.settings = settings(stateful_step_count=30)

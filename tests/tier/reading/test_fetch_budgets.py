@@ -91,4 +91,4 @@ class BudgetMachine(RuleBasedStateMachine):
 
 
 TestBudgets = BudgetMachine.TestCase
-TestBudgets.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestBudgets.settings = settings(stateful_step_count=30)

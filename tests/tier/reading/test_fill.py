@@ -146,7 +146,7 @@ def test_a_full_disk_leaves_no_temporary_file(archived, log_bytes, tmp_path):
 
 
 @given(st.integers(-10, 450), st.integers(0, 410), st.integers(0, 410))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_time_is_found_exactly(time_log, timestamp_ms, start, end):
     """The same record as a walk over all records: first in offset order with at least the time, inside the bounds."""
     store, partition, key, records = time_log

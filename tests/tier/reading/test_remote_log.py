@@ -59,7 +59,6 @@ def table(first_offset, *lengths, step=10):
 
 
 @given(st.lists(st.integers(1, 50), max_size=12), st.integers(0, 20), st.integers(-5, 700))
-@settings(max_examples=80)
 def test_an_offset_is_found_in_the_entry_that_holds_it(lengths, start, offset):
     """As a walk over all entries would; nothing outside."""
     manifest, at = claim(Manifest(PARTITION), US, now_ms=1, start_offset=start), start
@@ -197,7 +196,7 @@ class FollowedLog(RuleBasedStateMachine):
             assert candidates(self.log, timestamp) == reach
 
 
-FollowedLog.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+FollowedLog.TestCase.settings = settings(stateful_step_count=25)
 TestFollowedLog = FollowedLog.TestCase
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.stores import file_backed
@@ -24,7 +24,6 @@ def shown(store, key, position, length):
 
 
 @given(st.integers(0, len(DATA) - 1), st.integers(1, 2000))
-@settings(max_examples=60, deadline=None)
 def test_a_range_is_shown_as_it_is_read(tmp_path_factory, position, window_bytes):
     """Each size of the window shows the bytes of a read, from files and from memory; the request counts as a read."""
     local = LocalStore(str(tmp_path_factory.mktemp("store")), sync=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.stores import source_reader
@@ -25,7 +25,6 @@ def file_path(tmp_path_factory):
 
 
 @given(pieces_of, st.integers(-1, 50), st.integers(0, 200))
-@settings(max_examples=100)
 def test_buffers_and_files_are_read_like_one_file(file_path, pieces, size, start):
     """From anywhere, in pieces, again after a step back."""
     data = bytes(range(200))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -40,7 +40,6 @@ def complete(cut):
     return replace(cut, state=CutState.COMPLETE)
 
 
-@settings(max_examples=30)
 @given(st.dictionaries(st.text(max_size=5), st.lists(OFFSETS, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_groups_are_read_as_they_had_committed(groups):
     """Random names and commits come back as they were at the cut; the copies may go on meanwhile."""

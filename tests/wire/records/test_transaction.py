@@ -1,7 +1,7 @@
 """The records of ``__transaction_state`` in Kafka's bytes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.wire.records.transaction import (
@@ -61,7 +61,6 @@ def test_unknown_versions_are_refused():
         decode_value(b"")
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_round_trip(messages, data):
     """Written records are read back, in both versions."""

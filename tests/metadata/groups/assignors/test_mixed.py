@@ -1,6 +1,6 @@
 """The uniform assignor with different subscriptions."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.groups.assignors.member_spec import MemberSpec
@@ -45,7 +45,6 @@ def test_a_balanced_assignment_stays():
     assert targets == {name: spec.target for name, spec in members.items()}
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     counts=st.tuples(*[st.integers(0, 12)] * 3),
     subscriptions=st.lists(st.sets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=8),

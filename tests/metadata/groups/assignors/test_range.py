@@ -1,6 +1,6 @@
 """The range assignor: facts, co-partitioning, the order of members."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.groups.assignors.member_spec import MemberSpec
@@ -58,7 +58,6 @@ def test_a_topic_is_divided_among_its_subscribers_only():
     assert assign_ranges(members, {A: 3, B: 3}) == {"x": {A: {0, 1}}, "y": {A: {2}, B: {0, 1, 2}}}
 
 
-@settings(max_examples=50, deadline=None)
 @given(count=st.integers(0, 40), member_count=st.integers(1, 12))
 def test_each_share_is_a_run_of_neighbours(count, member_count):
     """Each share is a run of neighbours, in the order of members, and the sizes differ by one at most."""

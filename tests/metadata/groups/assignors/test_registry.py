@@ -1,7 +1,7 @@
 """The promise of both assignors: every partition of a subscribed topic has one owner, a subscriber of it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.groups.assignors.registry import ASSIGNORS, MemberSpec
@@ -31,7 +31,6 @@ def groups(draw):
 
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
-@settings(max_examples=60, deadline=None)
 @given(group=groups())
 def test_each_partition_once(name, group):
     """Every partition of every subscribed topic has exactly one owner, one of the subscribers."""
@@ -52,7 +51,6 @@ def test_each_partition_once(name, group):
 
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
-@settings(max_examples=30, deadline=None)
 @given(group=groups())
 def test_an_assignment_computed_from_itself_stays(name, group):
     """An assignment that is computed again from its own result does not change."""

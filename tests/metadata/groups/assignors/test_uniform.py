@@ -1,6 +1,6 @@
 """The uniform assignor with equal subscriptions: balance, and no move that balance does not need."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.groups.assignors.member_spec import MemberSpec
@@ -47,7 +47,6 @@ def test_partitions_of_a_topic_without_subscribers_are_dropped():
     assert set(_owners(left)) == {(A, partition) for partition in range(4)}
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     counts=st.lists(st.integers(0, 12), min_size=1, max_size=4),
     changes=st.lists(st.tuples(st.booleans(), st.integers(0, 9)), min_size=1, max_size=12),

@@ -316,7 +316,5 @@ def test_groups_hold_together(classic_world):
         """The machine with its world."""
 
     run = Bound.TestCase
-    run.settings = settings(
-        max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    run.settings = settings(stateful_step_count=40, suppress_health_check=list(HealthCheck))
     run().runTest()

@@ -198,5 +198,5 @@ class Offsets(RuleBasedStateMachine):
             assert self.live.has_pending(group) == any(self.log.unstable[p] for p in PLACES if p[0] == group)
 
 
-Offsets.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Offsets.TestCase.settings = settings(stateful_step_count=30)
 TestOffsets = Offsets.TestCase

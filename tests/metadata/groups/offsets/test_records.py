@@ -1,7 +1,7 @@
 """Committed offsets packed by hand: the bytes of the general codec, and nothing read that it would refuse."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stratalog.metadata.groups.offsets.records import (
@@ -33,7 +33,6 @@ INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 NAMES = st.text(max_size=20)
 TEXTS = st.one_of(st.just(""), st.text(max_size=20), st.text("aß€😀", min_size=120, max_size=200))
 TOPIC_IDS = st.one_of(st.just(ZERO_UUID), st.binary(min_size=16, max_size=16))
-quick = settings(deadline=None, max_examples=60)
 OFFSETS = st.builds(CommittedOffset, INT64, INT32, TEXTS, INT64, st.just(NEVER), TOPIC_IDS)
 EXPIRING = st.builds(CommittedOffset, INT64, st.just(-1), TEXTS, INT64, INT64, st.just(ZERO_UUID))
 
@@ -49,7 +48,6 @@ def value_of(one):
     )
 
 
-@quick
 @given(NAMES, NAMES, INT32)
 def test_a_key_is_packed_as_by_the_general_codec(group, topic, partition):
     """A key is packed and read as by the general codec."""
@@ -59,7 +57,6 @@ def test_a_key_is_packed_as_by_the_general_codec(group, topic, partition):
     assert is_offset_key(key)
 
 
-@quick
 @given(NAMES, NAMES, INT32)
 def test_key_of_old(group, topic, partition):
     """The key of Kafka before 0.9 is read as well."""
@@ -72,7 +69,6 @@ def test_key_of_others():
     assert not is_offset_key(encode_key(GroupMetadataKey(group="g")))
 
 
-@quick
 @given(st.binary(max_size=40).map(lambda rest: b"\0\1" + rest))
 @example(b"\0\1\xff\xff\0\0" + b"\0\0\0\0")
 @example(b"\0\1\0\0\xff\xff" + b"\0\0\0\0")
@@ -87,7 +83,6 @@ def test_a_damaged_key_is_refused_as_by_the_general_codec(key):
         assert read_offset_key(key) == (expected.group, expected.topic, expected.partition)
 
 
-@quick
 @given(OFFSETS | EXPIRING)
 def test_a_value_is_packed_as_by_the_general_codec(one):
     """A value is packed as by the general codec, and read back."""
@@ -97,7 +92,6 @@ def test_a_value_is_packed_as_by_the_general_codec(one):
     check_offset(packed)
 
 
-@quick
 @given(OFFSETS, st.integers(0, 4))
 def test_every_version_of_a_value_is_read(one, version):
     """Every version is read, with what it does not carry left out."""
@@ -107,7 +101,6 @@ def test_every_version_of_a_value_is_read(one, version):
     check_offset(packed)
 
 
-@quick
 @given(OFFSETS, st.binary(max_size=4), st.data())
 def test_a_damaged_value_is_refused_as_by_the_general_codec(one, tail, data):
     """A damaged value is refused exactly where the general codec refuses it; later tags are passed over."""

@@ -1,7 +1,7 @@
 """Texts of settings as typed values, and back."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigType, Password, format_value, parse_value
@@ -85,7 +85,6 @@ def test_a_password_is_never_printed():
     assert "s3cret" not in f"{password} {password!r} {format_value(password)}"
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.floats(allow_nan=False))
 def test_every_double_survives_its_text(value):
     """The printed text parses to the same number."""
@@ -94,7 +93,6 @@ def test_every_double_survives_its_text(value):
     assert parse_value("d", ConfigType.DOUBLE, text) == value
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_every_long_survives_its_text(value):
     """The printed text parses to the same number."""
