@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -140,17 +141,22 @@ class Client(Struct):
     def link(self, node_id: int | None = None) -> BrokerLink:
         """The connection to a broker, or to any.
 
-        Raises `BrokerUnavailable` or `BrokerTimeout`; with several addresses, that of the last one.
+        Any broker is one of `bootstrap`, or one that Metadata has named since if none of these is there. Raises
+        `BrokerUnavailable` or `BrokerTimeout`, that of the last address of `bootstrap`.
         """
         if node_id is not None:
             return self._linked(self.brokers[node_id])
-        addresses = self._bootstrap_addresses()
-        for address in addresses[:-1]:
-            try:
+        *others, last = self._bootstrap_addresses()
+        for address in others:
+            with suppress(BrokerAway):
                 return self._linked(address)
-            except BrokerAway:
-                continue
-        return self._linked(addresses[-1])
+        try:
+            return self._linked(last)
+        except BrokerAway:
+            for address in self.brokers.values():
+                with suppress(BrokerAway):
+                    return self._linked(address)
+            raise
 
     def _bootstrap_addresses(self) -> list[tuple[str, int]]:
         return [parse_address(text, "--bootstrap-server") for text in self.bootstrap.split(",")]

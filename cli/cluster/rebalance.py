@@ -14,7 +14,8 @@ from stratalog.cli.command import broker_options, command
 from stratalog.cli.output import ExitCode, json_option, note, reports_errors, write_json
 from stratalog.cli.quantities import SIZE_BYTES
 from stratalog.client.admin import describe_topic_configs
-from stratalog.client.client import Client
+from stratalog.client.client import BrokerAway, Client
+from stratalog.wire.errors import KafkaError
 
 __all__ = ["decommission", "rebalance"]
 
@@ -143,9 +144,18 @@ def _carry_out(
         try:
             outcome = run.run(elect_all=spread)
         except KeyboardInterrupt:
-            note(f"Interrupted: {run.progress}. Moves that have begun go on; the same command goes on from there.")
+            _tell_unfinished("Interrupted", run, throttle)
             raise SystemExit(int(ExitCode.FAILED)) from None
+        except (BrokerAway, KafkaError):
+            _tell_unfinished("Not finished", run, throttle)
+            raise
     _tell(outcome, plan, as_json=as_json)
+
+
+def _tell_unfinished(word: str, run: Run, throttle: int | None) -> None:
+    """Say what goes on without this command."""
+    stays = "" if throttle is None else " Until then their throttle stays."
+    note(f"{word}: {run.progress}. Moves that have begun go on; the same command goes on from there.{stays}")
 
 
 def _tell_short_topics(client: Client, plan: Plan) -> None:
@@ -176,7 +186,8 @@ def _tell(outcome: Outcome, plan: Plan, *, as_json: bool) -> None:
                 "leaders_changed": outcome.leaders_changed,
             }
         )
-    note(f"Moved {len(outcome.moved)} partitions, and gave {outcome.leaders_changed} to their preferred leaders.")
+    if plan.moves or plan.running or outcome.leaders_changed:
+        note(f"Moved {len(outcome.moved)} partitions, and gave {outcome.leaders_changed} to their preferred leaders.")
     for one, why in sorted(outcome.refused.items())[:LISTED_MAX]:
         note(f"{one} was not moved: {why}.")
     if outcome.waiting:

@@ -13,11 +13,12 @@ from msgspec import Struct, field
 
 from stratalog.cli.cluster.plan import Plan, partitions_of
 from stratalog.cli.output import bytes_text
-from stratalog.client.client import Client, Partition
+from stratalog.client.client import BrokerAway, Client, Partition
 from stratalog.client.partition_states import min_in_sync_replicas
 from stratalog.client.reassignments import Reassignment, elect_preferred_leaders, list_reassignments, reassign
 from stratalog.client.throttles import remove_throttle, set_throttle, throttled_topics
 from stratalog.metadata.balancing.moves import Move, is_safe, may_begin
+from stratalog.wire.errors import KafkaError
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["Outcome", "Run"]
@@ -26,6 +27,8 @@ LOOK_SECONDS: Final = 0.5
 SAID_SECONDS: Final = 10.0
 STUCK_SECONDS: Final = 30.0
 """So long no move runs and none may begin, before the run gives up."""
+AWAY_SECONDS: Final = 60.0
+"""So long the run asks again while a broker gives no answer: another one may lead, or the controller be elected anew."""
 ELECTION_SECONDS: Final = 10.0
 """New replicas join the in-sync set in a moment; so long elections of leaders are tried again."""
 
@@ -60,12 +63,14 @@ class Run:
         self._sleep = sleep
         self._clock = client.monotonic
         self._left = {move.partition: move for move in plan.moves}
+        self._earlier = set(plan.running).difference(self._left)
+        """Partitions on the way to where they should be since an earlier run."""
         self.outcome = Outcome()
 
     def run(self, *, elect_all: bool) -> Outcome:
         """Make all moves and wait for their end, then elect leaders: of all partitions, or of those that were moved.
 
-        Raises `KafkaError` and `BrokerAway`; moves that have begun go on then, as after Ctrl-C.
+        Raises `KafkaError`, and `BrokerAway` after `AWAY_SECONDS`; moves that have begun go on then, as after Ctrl-C.
         """
         if self._throttle is not None and self._plan.moves:
             self._set_throttle(self._throttle)
@@ -85,30 +90,45 @@ class Run:
         )
 
     def _move(self, least: Mapping[str, int]) -> None:
-        said_at = acted_at = self._clock()
-        others = set(self._plan.running).difference(self._left)  # of an earlier run, on the way to where they should be
+        said_at = acted_at = answered_at = self._clock()
         while True:
-            parts = partitions_of(self._client.refresh())
-            running = list_reassignments(self._client)
-            others &= set(running)
-            before = len(self._left)
-            self._note_ends(parts, running)
-            under_way = [move for one, move in self._left.items() if _is_under_way(move, running)]
-            ours = {move.partition for move in under_way}
-            waiting = [move for one, move in self._left.items() if one not in ours]
-            begun = self._begin(waiting, under_way, parts, least)
+            away: BrokerAway | KafkaError | None = None
+            is_at_work = False
+            try:
+                is_at_work = self._take_turn(least)
+            except (BrokerAway, KafkaError) as error:
+                if isinstance(error, KafkaError) and not error.retriable:
+                    raise
+                away = error
             now = self._clock()
-            if begun or under_way or others or len(self._left) < before:
+            if away is not None:
+                if now - answered_at >= AWAY_SECONDS:
+                    raise away
                 acted_at = now
-            if not self._left and not others:
+            elif not self._left and not self._earlier:
                 return
-            if now - acted_at >= STUCK_SECONDS:
-                self.outcome.waiting = sorted(self._left)
-                return
+            else:
+                answered_at, acted_at = now, now if is_at_work else acted_at
+                if now - acted_at >= STUCK_SECONDS:
+                    self.outcome.waiting = sorted(self._left)
+                    return
             if now - said_at >= SAID_SECONDS:
                 said_at = now
-                self._say(self.progress)
+                self._say(self.progress if away is None else f"{self.progress}; asked again: {away}")
             self._sleep(LOOK_SECONDS)
+
+    def _take_turn(self, least: Mapping[str, int]) -> bool:
+        """Note what has ended and begin what may begin; whether anything moves. Raises `BrokerAway`, `KafkaError`."""
+        parts = partitions_of(self._client.refresh())
+        running = list_reassignments(self._client)
+        self._earlier &= set(running)
+        before = len(self._left)
+        self._note_ends(parts, running)
+        under_way = [move for one, move in self._left.items() if _is_under_way(move, running)]
+        ours = {move.partition for move in under_way}
+        waiting = [move for one, move in self._left.items() if one not in ours]
+        begun = self._begin(waiting, under_way, parts, least)
+        return bool(begun or under_way or self._earlier or len(self._left) < before)
 
     def _note_ends(self, parts: Mapping[TopicPartition, Partition], running: Mapping[TopicPartition, object]) -> None:
         """Take moves off the list that have ended; a topic that was deleted meanwhile needs none."""

@@ -132,6 +132,18 @@ def test_the_first_address_that_answers_is_used(scripted, client) -> None:
         other.refresh()
 
 
+def test_a_broker_that_metadata_named_is_asked_where_none_of_the_first_addresses_answers(scripted, client) -> None:
+    """The one that the user named may have died since."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        closed = f"127.0.0.1:{taken.getsockname()[1]}"
+    client.refresh()
+    client.bootstrap = closed
+    assert client.link().port == scripted.port
+    client.brokers.clear()
+    with pytest.raises(BrokerUnavailable, match=closed):
+        client.link()
+
+
 def test_a_broken_connection_is_replaced_by_the_next_call(scripted, client) -> None:
     """The failed call is not repeated by itself."""
     kept = scripted.answers[METADATA]

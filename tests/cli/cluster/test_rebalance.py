@@ -98,6 +98,7 @@ def test_a_broker_is_emptied_and_later_takes_its_share_again(cluster):
     assert max(replicas.values()) - min(replicas[one] for one in BROKERS) <= 1
     assert max(leaders.values()) - min(leaders[one] for one in BROKERS) <= 1
     assert "nothing to move" in cluster.run("rebalance", "--dry-run").stdout
+    assert "Moved" not in cluster.run("rebalance", "--execute").stderr
     with Client(cluster.bootstrap) as client:
         assert throttled_topics(client, ["t"]) == []
     assert cluster.run().exit_code == 0
@@ -116,6 +117,7 @@ def test_a_run_that_was_interrupted_goes_on_with_the_next_one(cluster, monkeypat
         patched.setattr("stratalog.cli.cluster.rebalance.time.sleep", interrupted)
         told = cluster.run("decommission", "1", "--execute", "--at-once", "1", "--throttle", "10MiB", code=1)
     assert "Interrupted: " in told.stderr
+    assert "Until then their throttle stays." in told.stderr
     with Client(cluster.bootstrap) as client:
         assert throttled_topics(client, ["t"]) == ["t"]
     cluster.run("decommission", "1", "--execute")

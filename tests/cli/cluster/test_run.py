@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stratalog.cli.cluster.plan import Plan
-from stratalog.cli.cluster.run import SAID_SECONDS, STUCK_SECONDS, Run
-from stratalog.client.client import Client
+from stratalog.cli.cluster.run import AWAY_SECONDS, LOOK_SECONDS, SAID_SECONDS, STUCK_SECONDS, Run
+from stratalog.client.client import BrokerUnavailable, Client
 from stratalog.client.reassignments import Reassignment
 from stratalog.metadata.balancing.moves import Move
 from stratalog.wire.errors import ErrorCode
@@ -36,6 +36,7 @@ class World:
     def __init__(self, scripted, parts, looks=1):
         self.parts, self.looks, self.moves, self.refused = dict(parts), looks, {}, {}
         self.most, self.seconds, self.said, self.gone = 0, 0.0, [], False
+        self.silent = 0  # so many lists of moves are asked for in vain
         scripted.ranges = {3: (0, 13), 18: (0, 4), 32: (1, 4), 43: (0, 2), 45: (0, 1), 46: (0, 0)}
         scripted.answers |= {
             3: lambda _: told.metadata(scripted.port, (1, 2, 3, 4), self._rows()),
@@ -68,6 +69,9 @@ class World:
         return AlterPartitionReassignmentsResponse(responses=[ReassignableTopicResponse(name="t", partitions=rows)])
 
     def _list(self):
+        if self.silent:
+            self.silent -= 1
+            return None
         for number, move in list(self.moves.items()):
             move[1] -= 1
             if move[1] < 0:
@@ -156,3 +160,21 @@ def test_a_run_waits_for_the_moves_of_an_earlier_one_and_says_how_far_it_is(scri
     world.run({}, running={TopicPartition("t", 0): Reassignment((1, 3, 2), (3,), (2,))})
     assert world.parts[0][1] == (1, 3)
     assert world.said[0] == "0 of 0 partitions are where they should be; 0 B of the others to copy"
+
+
+def test_a_broker_that_dies_under_a_run_is_asked_again(scripted):
+    """Another one may answer by then. The moves that have begun went on meanwhile."""
+    world = World(scripted, dict.fromkeys(range(3), (1, (1, 2), (1, 2))))
+    world.silent = int(SAID_SECONDS / LOOK_SECONDS) + 1
+    assert len(world.run(dict.fromkeys(range(3), (2, 3))).moved) == 3
+    assert "0 of 3 partitions are where they should be" in world.said[0]
+    assert "asked again: broker 127.0.0.1" in world.said[0]
+
+
+def test_a_run_ends_when_no_broker_answers_for_long(scripted):
+    """With the error of the last one that was asked."""
+    world = World(scripted, {0: (1, (1, 2), (1, 2))})
+    world.silent = 1_000_000
+    with pytest.raises(BrokerUnavailable):
+        world.run({0: (2, 3)})
+    assert AWAY_SECONDS <= world.seconds < AWAY_SECONDS + SAID_SECONDS
