@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from msgspec.structs import replace
 
 from sim.cluster.plan import Kind, Plan
 from stratalog.broker.archive import partition_archive, tiering
 from stratalog.broker.archive.partition_archive import Archive
+from stratalog.broker.peers.peer_errors import PeerError
 from stratalog.broker.replicas.follower import Follower
+from stratalog.broker.replication import correcting
 from stratalog.hot import retention
 from stratalog.hot.cleaner.offset_map import OffsetMap
 from stratalog.tier.manifests.parts import Claimant
 from stratalog.tier.planning import plan_events
 from stratalog.tier.work import archive_commands
+from stratalog.wire.errors import KafkaError
 from tests.sim.cluster.planted import BUSY, TIERED, Bug, assert_found
 
 
@@ -26,6 +31,16 @@ def a_follower_evicts_without_the_archive(patch):
         self.evict_below(self._log.active_base_offset)
 
     patch.setattr(Follower, "take", take)
+
+
+def a_follower_evicts_what_its_leader_has_deleted(patch):
+    """A local log start is taken for the archive's end, also where a DeleteRecords has moved it."""
+
+    async def trim(self, role):
+        with contextlib.suppress(PeerError, KafkaError):
+            role.evict_below(await self._end(role, correcting._EARLIEST_LOCAL))
+
+    patch.setattr(correcting.Correcting, "_trim", trim)
 
 
 def a_leader_evicts_before_the_commit(patch):
@@ -102,6 +117,7 @@ def the_cleaner_keeps_the_first_of_each_key(patch):
 
 FOUND: dict[Bug, str] = {
     a_follower_evicts_without_the_archive: "the archive ends at",
+    a_follower_evicts_what_its_leader_has_deleted: "the archive ends at",
     a_leader_evicts_before_the_commit: "the archive ends at",
     a_replica_begins_behind_the_archive_without_its_epochs: "epochs",
     a_replica_begins_behind_the_archive_without_its_start: "was to be kept|log start, mark and end|out of range",
@@ -113,6 +129,9 @@ FOUND: dict[Bug, str] = {
 }
 """Each bug, and what the promise that finds it says."""
 PLANS: dict[Bug, Plan] = {
+    a_follower_evicts_what_its_leader_has_deleted: replace(
+        TIERED, faults=("bucket", "bucket", "kill"), changes=("delete",), fault_every=0.5
+    ),
     what_is_not_committed_is_archived: replace(TIERED, faults=("slow", "slow", "isolate"), lag_seconds=30.0),
     retention_is_half_as_long: replace(BUSY, kind=Kind.EXPIRING, settings=TIERED.settings),
     the_cleaner_keeps_the_first_of_each_key: replace(
