@@ -10,6 +10,8 @@ from libc.string cimport memcpy, memset
 
 INTERFACE = 1
 
+cdef int64_t TIME_MS_MAX = 9223372036854775  # in microseconds it has 64 bits
+
 cdef enum:
     RECORD_BYTES_MIN = 7
     SHIFT_MAX = 63
@@ -135,7 +137,7 @@ cdef bint batch_rows(
     cdef const uint8_t* at = payload + batch[BEGIN]
     cdef const uint8_t* batch_end = payload + batch[END]
     cdef const uint8_t* end
-    cdef int64_t length, delta, offset
+    cdef int64_t length, delta, offset, time_ms
     cdef int64_t row = found.rows
     cdef int64_t key_bytes = found.key_bytes
     cdef int64_t value_bytes = found.value_bytes
@@ -155,7 +157,12 @@ cdef bint batch_rows(
             return False
         if one_time:
             delta = 0
-        out.times[row] = <int64_t> ((<uint64_t> batch[BASE_TIME] + <uint64_t> delta) * <uint64_t> 1000)
+        time_ms = <int64_t> (<uint64_t> batch[BASE_TIME] + <uint64_t> delta)
+        if time_ms > TIME_MS_MAX:  # what Spark's timestamps hold, as `columns.timestamp_column` has it
+            time_ms = TIME_MS_MAX
+        elif time_ms < -TIME_MS_MAX:
+            time_ms = -TIME_MS_MAX
+        out.times[row] = time_ms * 1000
         at = varint(at, end, &delta)
         if at == NULL:
             return False

@@ -156,6 +156,15 @@ def test_records_that_lie_give_the_same_columns_or_the_same_words(
     assert decoded("require", data, columns, window) == decoded("off", data, columns, window)
 
 
+@pytest.mark.parametrize("base_ms", [0, -5, 9223372036854775, -9223372036854775, (1 << 63) - 1, -(1 << 63)])
+@pytest.mark.parametrize("delta", [0, 1, -1, 9223372036854776, -9223372036854776, (1 << 63) - 1, -(1 << 63)])
+def test_times_that_spark_cannot_hold_are_the_last_that_it_can(base_ms: int, delta: int) -> None:
+    """Any 64 bits are a time in ms; in microseconds they would be another one."""
+    body = b"\0" + varint(delta) + varint(0) + varint(-1) + varint(-1) + varint(0)
+    data = sealed(varint(len(body)) + body, 1, 0, base_ms=base_ms)
+    assert decoded("require", data, ("timestamp",), EVERYTHING) == decoded("off", data, ("timestamp",), EVERYTHING)
+
+
 @pytest.mark.parametrize("columns", [("offset",), ("key",), ("value",), ("headers",), EVERY_COLUMN])
 @pytest.mark.parametrize("lying", ["record", "key", "value", "count"])
 def test_one_byte_more_or_less_gives_the_same_columns_or_the_same_words(columns: tuple[str, ...], lying: str) -> None:
