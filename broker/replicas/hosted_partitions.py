@@ -146,7 +146,12 @@ class HostedPartitions:
         """Open what is due, as the newest image of the moment says; yields after each, a millisecond or so."""
         settings: tuple[object, LogConfig] | None = None
         while (due := self.table.due.take()) is not None:
-            image = self._services.image()
+            topic = self._services.image().topics.by_id.get(due.topic_id)
+            if topic is not None:
+                name = TopicPartition(topic.name, due.number)
+                yield from self.logs.dropping_stale_rows(name)
+                self.table.due.discard(*name)  # put down again meanwhile
+            image = self._services.image()  # a newer one by now, perhaps
             topic = image.topics.by_id.get(due.topic_id)
             state = None if topic is None else topic.partitions.get(due.number)
             if topic is None or state is None or self._services.node_id not in state.replicas:

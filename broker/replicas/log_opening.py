@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Final, NamedTuple
 
 from stratalog.broker.replicas.directories import Directories, Directory
@@ -99,6 +99,18 @@ class LogOpening:
         self._preferred[name] = directory
         if len(self._preferred) > _PREFERRED_MAX:
             del self._preferred[next(iter(self._preferred))]
+
+    def dropping_stale_rows(self, name: TopicPartition) -> Generator[None, None, None]:
+        """Write the checkpoints without a log of this name that has left, in steps, before one is begun.
+
+        While the logs of the last run are being opened it is done at once, when one is begun: marks of those that are
+        not open yet would go.
+        """
+        for directory in self._directories.online if self._started else ():
+            if name in directory.files.stale:
+                hosted = (unified.partition for unified in self._table)
+                mine = [one for one in hosted if one.directory is directory.writer]
+                yield from self._directories.checkpoint_steps(directory, mine)
 
     def moved(self, source: Directory, target: Directory) -> None:
         """A log has moved from one directory to another."""
