@@ -150,7 +150,6 @@ class HostedPartitions:
             if topic is not None:
                 name = TopicPartition(topic.name, due.number)
                 yield from self.logs.dropping_stale_rows(name)
-                self.table.due.discard(*name)  # put down again meanwhile
             image = self._services.image()  # a newer one by now, perhaps
             topic = image.topics.by_id.get(due.topic_id)
             state = None if topic is None else topic.partitions.get(due.number)
