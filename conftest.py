@@ -148,3 +148,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
             "or name it in COSTLY_TESTS of conftest.py",
             pytrace=False,
         )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how fast the machine is now: the time of a run says little without it."""
+    terminalreporter.write_line(
+        f"CPU time here is {slowness():.1f} times that of the machine of the limits in conftest.py"
+    )
