@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import random
 from collections.abc import Callable, Iterator
 
@@ -55,12 +56,19 @@ class LogBench:
     """One partition directory, opened and closed as a test likes."""
 
     def __init__(self, directory: str) -> None:
+        self._place, self._directories = directory, 0
         self.directory = f"{directory}/flights-0"
         self.files = RealFilesystem()
         self.partition = TopicPartition("flights", 0)
         self.topic_id = bytes(range(16))
         self.now_ms = NOW_MS
         self.cache = SegmentCache()
+
+    def begin_anew(self) -> None:
+        """With an empty directory, as often as random examples want."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self._directories += 1
+        self.directory = f"{self._place}/{self._directories}/flights-0"
 
     def open(self, config: LogConfig | None = None, *, clean: bool = True, **options) -> Log:
         return Log.open(

@@ -51,7 +51,7 @@ def test_records_below_the_log_start_are_not_found(bench):
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_a_look_up_by_time_finds_what_a_scan_finds(bench, times, wanted):
     """Times in any order, over several segments, after a restart too."""
-    bench.directory += "x"
+    bench.begin_anew()
     log = bench.open(LogConfig(segment_bytes=600, index_interval_bytes=100, segment_ms=10**9))
     flat: list[tuple[int, int]] = []
     for stamps in times:

@@ -44,7 +44,7 @@ def test_truncation_restores_epochs_and_producers(bench):
 def test_truncation_into_a_gap_ends_the_log_at_the_offset(bench, make_batch):
     """As in Kafka, and after a restart, too: a follower would be sent what it believes to have."""
     for clean in (True, False):
-        bench.directory += "x"
+        bench.begin_anew()
         log = bench.open(COMPACTED)
         for base, count in ((0, 5), (20, 2)):
             log.append_as_follower(memoryview(make_batch(base, count)), leader_epoch=0, now_ms=0)

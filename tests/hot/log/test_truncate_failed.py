@@ -77,7 +77,7 @@ def faulty(bench):
 def logs(bench, every, first=1):
     """The number of the call that fails, and a log of some segments with a transaction that was aborted and an open one."""
     for number in range(first, CALLS_MAX, every):
-        bench.directory += "x"
+        bench.begin_anew()
         bench.files.fails_at, bench.files.failed = -1, False
         log = bench.open(SMALL)
         sequence = 0

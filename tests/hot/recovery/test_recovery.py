@@ -337,7 +337,7 @@ def test_a_new_log_begins_at_its_log_start(bench):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_arbitrary_bytes_anywhere_never_stop_a_start(bench, content, which, at, clean):
     """The log opens, reads as a sequence of valid batches, and takes appends."""
-    bench.directory += "x"
+    bench.begin_anew()
     log = bench.open(CONFIG)
     bench.fill(log, 3)
     bench.append(log, 2)
