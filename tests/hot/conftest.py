@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import random
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
