@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from msgspec import Struct, field
@@ -101,6 +102,8 @@ class LogDirectory(Struct):
     second_timelines: dict[TopicPartition, int] = field(default_factory=dict)
     """Partitions whose log may be of another timeline than their archive; the numbers mean nothing."""
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    cleaner_lock: Lock = field(default_factory=Lock)
+    """Held while ``cleaner-offset-checkpoint`` is written."""
     """Up to where each compacted log is clean; also of those that are compacted no longer."""
     bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
     """The content of ``log-bounds``, as it is or will be."""
@@ -348,12 +351,6 @@ class LogDirectory(Struct):
         """Write the high watermarks of all partitions here. Raises `OSError`."""
         self.changes.store_count += 1
         checkpoint.write_offsets(self.files, self.path, checkpoint.HIGH_WATERMARKS, high_watermarks)
-
-    def note_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> Callable[[], None]:
-        """The log is clean below ``offset``: call the result, in any thread, to write it down. It raises `OSError`."""
-        self.cleaner_offsets[topic_partition] = offset
-        offsets = dict(self.cleaner_offsets)
-        return lambda: checkpoint.write_offsets(self.files, self.path, checkpoint.CLEANER_OFFSETS, offsets)
 
     def mark_offline(self, reason: str) -> None:
         """Leave the marker: a sync failed, nothing cached here may be believed. Raises `OSError`."""

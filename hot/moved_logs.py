@@ -157,7 +157,8 @@ def carry_rows(source: LogDirectory, target: LogDirectory, log_: Log) -> None:
     target.changes.store_count += 1  # a draft under way lacks them
     if target.cleaner_offsets.get(name) != source.cleaner_offsets.get(name):
         target.cleaner_offsets = _with_row(target.cleaner_offsets, source.cleaner_offsets, name)
-        checkpoint.write_offsets(target.files, target.path, checkpoint.CLEANER_OFFSETS, target.cleaner_offsets)
+        with target.cleaner_lock:
+            checkpoint.write_offsets(target.files, target.path, checkpoint.CLEANER_OFFSETS, target.cleaner_offsets)
     if target.remote_logs.get(name) != source.remote_logs.get(name):
         target.remote_logs = _with_row(target.remote_logs, source.remote_logs, name)
         checkpoint.write_remote_log(target.files, target.path, target.remote_logs)

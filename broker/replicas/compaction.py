@@ -32,6 +32,7 @@ from stratalog.broker.workers.workers import Workers
 from stratalog.hot.cleaner.cleaner import CleanedSegment, MapBuilt, drop_leftovers
 from stratalog.hot.cleaner.plan import Section, cleanable_section, dirtiest
 from stratalog.hot.cleaner.swap import SegmentSwap
+from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LONG_MAX
 from stratalog.hot.storage.shortages import NO_DESCRIPTOR
 from stratalog.wire.errors import Corrupt, Retriable, StratalogError
@@ -246,6 +247,8 @@ class Compaction:
         finally:
             self._forget(session)
         self._check(unified)
+        if not log_.compaction.is_as_it_was(job):
+            raise _Moved("it was cut")
         await self._store_offset(unified, built.end_offset)
         self._tell(unified, section, built, done, self._services.clock.monotonic() - started)
 
@@ -318,7 +321,7 @@ class Compaction:
 
     async def _store_offset(self, unified: UnifiedLog, offset: int) -> None:
         files = self._services.directories.of(unified.partition.directory).files
-        write = files.note_cleaner_offset(unified.topic_partition, offset)
+        write = note_cleaner_offset(files, unified.topic_partition, offset)
         await asyncio.get_running_loop().run_in_executor(self._threads, write)
 
     # -- the worker -----------------------------------------------------------------------------------------------

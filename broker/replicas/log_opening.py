@@ -17,6 +17,7 @@ from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.recovery_report import RecoveryReport
 from stratalog.broker.runtime.clock import Clock
+from stratalog.hot.cleaner_offsets import follow_cuts
 from stratalog.hot.config import LogConfig
 from stratalog.hot.gone_logs import begun, has_lost, note_lost
 from stratalog.hot.log.log import Log
@@ -162,6 +163,7 @@ class LogOpening:
                 leader_epoch_max=leader_epoch_max,
                 others_have_it=others_have_it,
             )
+            follow_cuts(directory.files, log_)
             _begin_at_log_start(log_)
         except Exception as error:  # noqa: BLE001 - any mistake: one log that cannot be opened stops no other
             if led is Led.LOST:

@@ -40,6 +40,8 @@ class CleanJob(Struct, frozen=True, kw_only=True):
     """The input of a cleaning. ``segments`` are all frozen ones below ``end_offset``, oldest first."""
 
     directory: str
+    generation: int
+    """Grows when the log is cut: then the result is of another log."""
     segments: tuple[CleanableSegment, ...]
     first_dirty_offset: int
     end_offset: int
@@ -70,6 +72,8 @@ class MapBuilt(NamedTuple):
 class CleanedSegment(NamedTuple):
     """A group's new segment lies beside the old ones, durable, under names that end with ``.cleaned``."""
 
+    generation: int
+    """As in its job."""
     base_offset: int
     end_offset: int
     replaces: tuple[tuple[int, int], ...]
@@ -149,7 +153,7 @@ class Cleaning:
             raise
         replaces = tuple((one.base_offset, one.size_bytes) for one in group)
         base, end = group[0].base_offset, group[-1].end_offset
-        return CleanedSegment(base, end, replaces, output.size_bytes, suffixes, changed, counts)
+        return CleanedSegment(self._job.generation, base, end, replaces, output.size_bytes, suffixes, changed, counts)
 
     def _write_group(self, group: list[CleanableSegment], output: _Output) -> None:
         last: BatchHeader | None = None

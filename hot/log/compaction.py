@@ -6,6 +6,7 @@ same records from any offset on, less those that a later record supersedes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from stratalog.hot.cleaner.cleaner import CleanedSegment, CleanJob
@@ -44,6 +45,10 @@ class LogCompaction:
     def cleaned_before(self) -> bool:
         """True if the log was cleaned before, also if the topic is no longer compacted."""
         return self._parts.gaps.cleaned
+
+    def call_before_cuts(self, function: Callable[[int], None]) -> None:
+        """Call it with the offset from which on batches are about to go; an `OSError` of it leaves them."""
+        self._parts.place.before_cut = function
 
     def expect_gaps(self, end_offset: int) -> bool:
         """Allow gaps below ``end_offset``. True if that is new: the caller stores it before a gap exists."""
@@ -91,6 +96,7 @@ class LogCompaction:
         segments = tuple(one for one in self.cleanable_segments() if one.end_offset <= section.end_offset)
         return CleanJob(
             directory=parts.place.directory,
+            generation=parts.cycles.generation,
             segments=segments,
             first_dirty_offset=section.first_dirty_offset,
             end_offset=section.end_offset,
@@ -105,6 +111,10 @@ class LogCompaction:
             map_bytes=map_bytes,
             map_load_factor=map_load_factor,
         )
+
+    def is_as_it_was(self, job: CleanJob) -> bool:
+        """Whether the log has not been cut since the job was made."""
+        return job.generation == self._parts.cycles.generation
 
     def begin_replace(self, cleaned: CleanedSegment) -> SegmentSwap | None:
         """Prepare the swap. None if the old segments have changed (retention, a log begun anew).
@@ -137,6 +147,8 @@ class LogCompaction:
         segments = self._parts.segments
         number = segments.floor(cleaned.base_offset)
         count = len(cleaned.replaces)
+        if cleaned.generation != self._parts.cycles.generation:
+            return None  # cut meanwhile: the same borders may hold other batches
         if number + count >= len(segments) or self._parts.tail.failed is not None:
             return None
         mine = [segments[number + index] for index in range(count)]

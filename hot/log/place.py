@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stratalog.hot.config import LogConfig
 from stratalog.hot.segments.segment import Segment
 from stratalog.hot.segments.segment_cache import SegmentCache
@@ -14,7 +16,7 @@ __all__ = ["LogPlace"]
 class LogPlace:
     """One partition on one disk. ``config`` changes when the topic gets new settings, ``directory`` when the log is moved."""
 
-    __slots__ = ("cache", "config", "directory", "files", "topic_id", "topic_partition")
+    __slots__ = ("before_cut", "cache", "config", "directory", "files", "topic_id", "topic_partition")
 
     def __init__(
         self,
@@ -31,6 +33,8 @@ class LogPlace:
         self.config = config
         self.files = files
         self.cache = cache
+        self.before_cut: Callable[[int], None] = lambda _offset: None
+        """Called before batches from an offset on go, for copies of others perhaps. May raise `OSError`."""
 
     def path(self, name: str) -> str:
         """The path of a file of this log."""

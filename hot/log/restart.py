@@ -83,6 +83,7 @@ def _begin_anew(
     keep: tuple[Quarantine, str] | None,
 ) -> None:
     parts.start.finish_leaving()
+    parts.place.before_cut(offset)
     parts.cycles.void_recovery_point(offset)
     active = parts.place.new_segment(offset)
     _replace_segments(parts, active, keep)

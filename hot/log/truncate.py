@@ -46,6 +46,7 @@ def _truncate(parts: LogParts, offset: int) -> None:
         restart(parts, begin, parts.epochs.until(begin), producers, log_start_offset=min(begin, start.offset))
         return
     batches_end = _batches_end(segment, border)
+    parts.place.before_cut(border)
     parts.cycles.void_recovery_point(batches_end)
     _cut(parts, border)
     if batches_end < border:

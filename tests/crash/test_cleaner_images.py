@@ -10,6 +10,7 @@ import pytest
 from stratalog.hot.cleaner.cleaner import Cleaning
 from stratalog.hot.cleaner.offset_map import SLOT_BYTES
 from stratalog.hot.cleaner.plan import cleanable_section
+from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import AppendOrigin, Log
@@ -180,7 +181,7 @@ def clean(directory: LogDirectory, log: Log, now_ms: int, rng: random.Random, *,
         if not careless:
             carry_out(swap, swap.retire())
         log.compaction.finish_replace(swap)
-    directory.note_cleaner_offset(PARTITION, built.end_offset)()
+    note_cleaner_offset(directory, PARTITION, built.end_offset)()
 
 
 def stable_offset(log: Log) -> int:

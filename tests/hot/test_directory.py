@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.segments.segment_cache import SegmentCache
@@ -213,8 +214,8 @@ def test_a_log_that_waits_for_its_sync_holds_one_descriptor(root, files):
 def test_cleaner_offsets_survive_a_restart(root, files):
     """In Kafka's file; a log that was cleaned once may have gaps for ever, a deleted one is forgotten."""
     directory, logs = filled(root, files)
-    directory.note_cleaner_offset(FLIGHTS, 2)()
-    directory.note_cleaner_offset(ORDERS, 3)()
+    note_cleaner_offset(directory, FLIGHTS, 2)()
+    note_cleaner_offset(directory, ORDERS, 3)()
     assert (Path(root) / checkpoint.CLEANER_OFFSETS).read_text() == "0\n2\nflights 0 2\norders.v-2 13 3\n"
     again = LogDirectory.load(root, files)
     assert again.cleaner_offsets == {FLIGHTS: 2, ORDERS: 3}
@@ -381,7 +382,7 @@ def test_gaps_of_the_cleaner_are_known_after_a_damaged_checkpoint(root, files):
     directory, logs = filled(root, files)
     log = logs[FLIGHTS]
     log._parts.gaps.cleaned, log._parts.gaps.below = True, 3
-    directory.note_cleaner_offset(FLIGHTS, 3)()
+    note_cleaner_offset(directory, FLIGHTS, 3)()
     directory.write_checkpoints(logs)
     for damaged in (None, checkpoint.CLEANER_OFFSETS, "log-bounds"):
         if damaged:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage import checkpoint
@@ -39,7 +40,7 @@ def test_gaps_that_another_broker_has_left_are_no_damage(bench_type, compactor_t
 
     bench.write_mixed(log, 9, epoch=1, seed=3)
     clean()
-    directory.note_cleaner_offset(FLIGHTS, compactor.cleaned_offset)()
+    note_cleaner_offset(directory, FLIGHTS, compactor.cleaned_offset)()
     ours = Path(f"{root}/log-bounds")
     bounds, status = ours.read_bytes(), ours.stat()
     bench.write_mixed(log, 30, epoch=4, seed=5)
@@ -49,7 +50,7 @@ def test_gaps_that_another_broker_has_left_are_no_damage(bench_type, compactor_t
         directory.write_checkpoints({FLIGHTS: log})
         log.abandon()
     else:
-        directory.note_cleaner_offset(FLIGHTS, compactor.cleaned_offset)()
+        note_cleaner_offset(directory, FLIGHTS, compactor.cleaned_offset)()
         directory.close({FLIGHTS: log}, broker_epoch=1)
         if stop != "clean":
             Path(f"{root}/{checkpoint.CLEAN_SHUTDOWN}").unlink()

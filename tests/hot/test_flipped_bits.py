@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import Log
@@ -95,7 +96,7 @@ def write(bench, compactor_type, directory: LogDirectory, name: TopicPartition, 
         log.producer_state.on_high_watermark(log.log_end_offset)
         log.compaction.expect_gaps(log.active_base_offset)
         assert [one for one in compactor.clean(log, now_ms=bench.now_ms + 10**9) if one.changed]
-        directory.note_cleaner_offset(name, compactor.cleaned_offset)()
+        note_cleaner_offset(directory, name, compactor.cleaned_offset)()
     if name.topic == "tiered":
         log.sync()
         log.delete_local_before(log.segments()[2].base_offset)
