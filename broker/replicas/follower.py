@@ -104,7 +104,8 @@ class Follower:
             offset = max(self._durable_offset, log_.log_start_offset)
             before = log_.leader_epochs.epoch_for(offset - 1) if offset else None
             last_epoch = -1 if before is None else before
-        return LogPosition(offset, last_epoch, log_.log_start_offset if log_.start.is_kept else log_.start.kept_offset)
+        start = log_.log_start_offset if log_.start.is_kept else min(log_.start.kept_offset, log_.log_start_offset)
+        return LogPosition(offset, last_epoch, start)
 
     def settle(self, outcome: Outcome) -> None:
         """Tell ``outcome`` the position, as soon as all that is in the log is durable: an earlier role may have left it."""
@@ -301,8 +302,10 @@ class Follower:
         if outcome is None or not self.is_durable:
             return
         # Its leader answers DeleteRecords when every copy begins there, also after a crash.
-        if not self._log.start.is_kept:
-            self._partition.directory.await_start(self._partition)
+        start = self._log.start
+        if not start.is_kept:
+            directory = self._partition.directory
+            (directory.sync if start.waits_for_names else directory.await_start)(self._partition)
             return
         # Not before: after a crash an archived log begins where its checkpoint says, whatever files it has.
         if self._log.first_base_offset < self._log.log_start_offset:

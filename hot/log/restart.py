@@ -73,6 +73,7 @@ def restart(
             parts.snapshots.store(offset, producer_snapshot)
         tail.write()
         parts.cycles.sync_names()
+        parts.start.left_durably()
 
 
 def _begin_anew(

@@ -30,6 +30,7 @@ class LogStart:
         "_doomed",
         "_epochs",
         "_leaving",
+        "_left",
         "_place",
         "_producers",
         "_segments",
@@ -64,14 +65,29 @@ class LogStart:
         """The start that the checkpoint of the log directory has: the next start of the broker begins there at least."""
         self._leaving: list[Segment] = []
         """Segments that have left the log and still have their names."""
+        self._left = False
+        """Whether the name that went last may come back after a power cut."""
 
     @property
     def is_kept(self) -> bool:
-        """Whether the log begins there after a crash, too: by the checkpoint, or because its files begin there."""
-        begins_with_files = (
-            not self._place.config.remote_storage_enable and self.offset <= self._segments[0].base_offset
-        )
-        return self.offset <= self.kept_offset or (begins_with_files and not self._leaving)
+        """Whether the log begins there after a crash, too: by the checkpoint, or because its files begin there.
+
+        A log that began anew below the start in the checkpoint would lose all up to that.
+        """
+        return self.offset == self.kept_offset or (self._begins_with_files and not self.waits_for_names)
+
+    @property
+    def waits_for_names(self) -> bool:
+        """Whether the next sync cycle is all that is missing: until then the files may begin before."""
+        if self._left and self._cycles.names_durable:
+            self._left = False
+        return self._left and self._begins_with_files
+
+    @property
+    def _begins_with_files(self) -> bool:
+        if self._place.config.remote_storage_enable or self._leaving:
+            return False
+        return self.kept_offset <= self.offset <= self._segments[0].base_offset
 
     def advance(self, offset: int) -> bool:
         """Move the log start up to ``offset``; False if it is there already. Raises `KafkaError`.
@@ -125,3 +141,8 @@ class LogStart:
             self._doomed.doom_log(self._leaving[0])
             del self._leaving[0]
             self._cycles.note_names()  # the last name may wait for the next cycle, or for the next one to go
+            self._left = True
+
+    def left_durably(self) -> None:
+        """All names are durable now."""
+        self._left = False

@@ -126,7 +126,9 @@ def test_a_log_start_at_which_the_files_begin_needs_no_checkpoint(tmp_path, hear
     bench.disk.write()
     bench.disk.flush()
     role.take(data(high_watermark=5, log_start=4), heard)
-    assert heard.told[-1] == ("taken", 5, 5, 4)
+    assert len(heard.told) == 1, "a power cut may bring back the name that went last"
+    bench.disk.flush()
+    assert heard.told[1:] == [("taken", 5, 5, 4)]
     assert not bench.disk.waits_for_start
 
 
