@@ -247,10 +247,15 @@ class ReplicaState:
         state.last_fetch_ms = now_ms
         return self._advance()
 
-    def expansion(self, broker_id: int) -> IsrChange | None:
-        """The larger set to ask for, if this follower has earned its place in it and no change is under way."""
+    def expansion(self, broker_id: int, leader_log_start_offset: int = 0) -> IsrChange | None:
+        """The larger set to ask for, if this follower has earned its place in it and no change is under way.
+
+        It begins where the leader does, if it tells where it begins: it would lead with records that are deleted.
+        """
         state = self.follower(broker_id)
         if self._pending is not None or broker_id in self.in_sync:
+            return None
+        if 0 <= state.log_start_offset < leader_log_start_offset:
             return None
         if state.log_end_offset < max(self.high_watermark, self.epoch_start_offset):
             return None

@@ -306,8 +306,8 @@ class Leader:
             self._let_join(broker_id)
 
     def _let_join(self, broker_id: int) -> None:
-        epoch = self.state.follower(broker_id).broker_epoch
-        change = self.state.expansion(broker_id) if self._asking.may_join(self.key, broker_id, epoch) else None
+        may_join = self._asking.may_join(self.key, broker_id, self.state.follower(broker_id).broker_epoch)
+        change = self.state.expansion(broker_id, self._log.log_start_offset) if may_join else None
         if change is not None:
             self._asking.ask(self, change)
 

@@ -402,3 +402,18 @@ def test_a_follower_whose_broker_is_registered_anew_does_not_join_by_what_was_fe
     it.asking.allowed.add((2, 9))
     it.leader.check_lag(30_000)
     assert it.asking.asked == []
+
+
+def test_a_copy_joins_when_it_knows_what_is_deleted(tmp_path, batch):
+    """DeleteRecords was answered while it was away: it would lead with records that are deleted."""
+    it = Bench(str(tmp_path / "t-0"), in_sync=(1,), replicas=(1, 2))
+    it.asking.allowed.add((2, 7))
+    for number in range(5):
+        it.append(str(number), batch())
+    it.disk.write()
+    it.disk.flush()
+    it.partition.log.advance_log_start(3)
+    it.leader.follower_fetched(2, 5, log_start_offset=0, broker_epoch=7)  # it is back with its log as it was
+    assert it.asking.asked == []
+    it.leader.follower_fetched(2, 5, log_start_offset=3, broker_epoch=7)
+    assert it.asking.asked == [(1, 2)]
