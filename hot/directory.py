@@ -403,9 +403,12 @@ class LogDirectory(Struct):
         """Drop a partition from every checkpoint: its directory has gone or has another name."""
         self.partitions.pop(topic_partition, None)
         self.gone.discard(topic_partition)
-        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaner_offsets):
-            offsets.pop(topic_partition, None)
-        for known in (self.remote_logs, self.bounds, self.summaries):
+        self.forget_rows(topic_partition)
+
+    def forget_rows(self, topic_partition: TopicPartition) -> None:
+        """The next log of this name has none of what the checkpoints say; see `stale_rows`."""
+        rows = self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaner_offsets
+        for known in (*rows, self.remote_logs, self.bounds, self.summaries):
             known.pop(topic_partition, None)
         self.changes.forget(topic_partition)
         self.stale[topic_partition] = object()

@@ -17,7 +17,7 @@ from stratalog.hot.storage.directory_names import parse_directory_name
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["drop_stale_rows", "forget_removed", "rows_stored"]
+__all__ = ["drop_rows_of_topic", "drop_stale_rows", "forget_removed", "rows_stored"]
 
 _ID_DIGITS = 32
 
@@ -34,6 +34,22 @@ def drop_stale_rows(directory: LogDirectory, name: TopicPartition) -> None:
         if not directory.stale.keys().isdisjoint(marks):
             directory.write_high_watermarks({one: mark for one, mark in marks.items() if one not in directory.stale})
     rows_stored(directory, dict(directory.stale))
+
+
+def drop_rows_of_topic(directory: LogDirectory, name: TopicPartition) -> None:
+    """Write the checkpoints without the logs of the topic of this one, which is gone, before they leave. Raises `OSError`.
+
+    Were they written later, a kill in between would leave the rows without a log: to the next one of that name.
+    """
+    topic_id = directory.partitions[name].topic_id
+    alike = [one for one, found in directory.partitions.items() if found.topic_id == topic_id]
+    names = [name] if topic_id is None else alike
+    rows = directory.recovery_points, directory.log_start_offsets, directory.high_watermarks, directory.bounds
+    named = [one for one in names if any(one in each for each in (*rows, directory.remote_logs))]
+    for one in named:
+        directory.forget_rows(one)
+    if named:
+        drop_stale_rows(directory, named[0])
 
 
 def rows_stored(directory: LogDirectory, stale: Mapping[TopicPartition, object]) -> None:

@@ -34,7 +34,7 @@ from stratalog.hot.gone_logs import begin_points, has_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.moved_logs import UnfinishedMove, settle_moves, undecided
-from stratalog.hot.stale_rows import rows_stored
+from stratalog.hot.stale_rows import drop_rows_of_topic, rows_stored
 from stratalog.hot.storage.checkpoint import (
     MetaProperties,
     write_meta_properties,
@@ -260,7 +260,9 @@ class Directories:
                 write_topic_id(found.files, one.path, topic_id)
                 found.partitions[topic_partition] = one._replace(topic_id=topic_id)
             elif one is not None and one.topic_id != topic_id:
+                drop_rows_of_topic(found, topic_partition)
                 kept = self.set_log_aside(directory, topic_partition)
+                found.stale.pop(topic_partition)  # its rows went before
                 log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, kept)
 
     def set_log_aside(self, directory: Directory, topic_partition: TopicPartition) -> str:

@@ -123,7 +123,9 @@ class Follower:
             return
         log_ = self._log
         try:
-            if end_offset < log_.log_end_offset:
+            if end_offset < log_.log_start_offset:
+                self._begin_anew(start_offset, f"its log ends at {end_offset}, before this one begins")
+            elif end_offset < log_.log_end_offset:
                 self.truncate(end_offset, f"its log ends at {end_offset}")
             elif start_offset > log_.log_end_offset:
                 log.warning(
@@ -139,6 +141,16 @@ class Follower:
                 self._raise_log_start(start_offset)
         except OSError as error:
             self._partition.directory.report(error, self._partition)
+
+    def _begin_anew(self, offset: int, why: str) -> None:
+        """Drop all of the log, which has nothing of its leader's, and go on at ``offset``. Raises `OSError`."""
+        log_ = self._log
+        if log_.log_end_offset > log_.log_start_offset:
+            self.truncate(log_.log_start_offset, why)
+        log_.truncate_fully_and_start_at(offset, (), None)
+        self._partition.high_watermark = offset
+        log_.producer_state.on_high_watermark(offset)
+        self._partition.wake()
 
     def begin_behind(
         self, offset: int, leader_epochs: Sequence[EpochEntry], producer_snapshot: bytes | None, log_start_offset: int

@@ -101,7 +101,7 @@ def test_the_start_in_a_position_outlives_a_power_cut(copy_of, power_cut):
 
 
 def test_a_log_that_began_anew_below_its_kept_start_keeps_what_was_acknowledged(copy_of, power_cut):
-    """A leader that was elected uncleanly ends below the log start in the checkpoint; all up to that would go at a start."""
+    """A leader that was elected uncleanly ends below the log start in the checkpoint: all up to that would go at a start."""
     copy = copy_of()
     role = copy.partition.follow(7, 5)
     copy.take(role, batch(0, 20), high_watermark=20)
@@ -110,11 +110,11 @@ def test_a_log_that_began_anew_below_its_kept_start_keeps_what_was_acknowledged(
     role = copy.partition.follow(8, 6)
     role.move_into(0, 10)
     role.settle(copy.heard)
-    assert role.position.log_start_offset == 10
+    assert role.position.log_start_offset == 0
     copy.work()
-    copy.take(role, batch(10, 3, epoch=6), high_watermark=10)
+    copy.take(role, batch(0, 10), batch(10, 3, epoch=6), high_watermark=10)
     assert copy.heard.told[-1][:2] == ("taken", 13)
     for seed in range(10):
         image = power_cut(copy.files, None, len(copy.files.journal), random.Random(seed))
         log = found(image, copy.config)
-        assert (log.log_start_offset, log.log_end_offset) == (10, 13)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 13)

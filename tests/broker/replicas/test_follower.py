@@ -292,6 +292,18 @@ def test_epochs_behind_an_archive_begin_no_earlier_than_the_log(tmp_path):
     assert bench.partition.log.leader_epochs.entries == (EpochEntry(4, 33), EpochEntry(5, 70))
 
 
+def test_a_log_that_begins_behind_its_leaders_end_begins_anew_where_that_log_begins(bench, heard):
+    """It has nothing of the leader's: cut to that end it would lack all below, and be in sync."""
+    role = bench.partition.follower
+    role.take(data(batch(0, 20), high_watermark=20), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    role.take(data(high_watermark=20, log_start=15), heard)
+    role.move_into(3, 10)
+    log = bench.partition.log
+    assert (log.log_start_offset, log.log_end_offset, bench.partition.high_watermark) == (3, 3, 3)
+
+
 def test_archived_segments_leave_the_disk_and_the_log_start_stays(tmp_path):
     """Whole segments, and none that is not on the disk yet."""
     bench = Bench(str(tmp_path / "t-0"), remote_storage_enable=True)
