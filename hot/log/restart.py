@@ -65,11 +65,12 @@ def restart(
     else:
         tail.write()
     with tail.stops_if_it_fails(for_good=True):
-        _begin_anew(parts, offset, leader_epochs, producers, keep)
+        is_stored = producer_snapshot is not None and parts.snapshots.store_ahead(offset, producer_snapshot)
+        _begin_anew(parts, offset, leader_epochs, producers, keep, offset if is_stored else None)
         tail.failed, tail.failed_for_good = None, False
         parts.start.offset = offset if log_start_offset is None else log_start_offset
         parts.epochs.truncate_from_start(parts.start.offset)  # as where the log start has moved: replicas are alike
-        if producer_snapshot is not None:
+        if producer_snapshot is not None and not is_stored:
             parts.snapshots.store(offset, producer_snapshot)
         tail.write()
         parts.cycles.sync_names()
@@ -82,6 +83,7 @@ def _begin_anew(
     leader_epochs: Sequence[EpochEntry],
     producers: ProducerStateManager,
     keep: tuple[Quarantine, str] | None,
+    snapshot_offset: int | None,
 ) -> None:
     parts.start.finish_leaving()
     parts.place.before_cut(offset)
@@ -89,10 +91,10 @@ def _begin_anew(
     active = parts.place.new_segment(offset)
     _replace_segments(parts, active, keep)
     if keep is not None:
-        names = [f"{snapshot:020d}{SNAPSHOT}" for snapshot in parts.snapshots.offsets]
+        names = [f"{one:020d}{SNAPSHOT}" for one in parts.snapshots.offsets if one != snapshot_offset]
         keep[0].move([*names, LEADER_EPOCHS], keep[1])
         parts.snapshots.offsets.clear()
-    parts.snapshots.keep(offset + 1, offset)  # none
+    parts.snapshots.begin_anew(snapshot_offset)
     parts.producers.take_over(producers)
     parts.epochs.clear()
     for entry in leader_epochs:

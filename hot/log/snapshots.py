@@ -11,6 +11,7 @@ from stratalog.hot.segments.segment import segment_path
 from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.hot.storage.filesystem import append_all
+from stratalog.hot.storage.shortages import SHORTAGES
 
 __all__ = ["ProducerSnapshots"]
 
@@ -34,6 +35,38 @@ class ProducerSnapshots:
         self._cycles.note_file(file)
         self._cycles.note_names()
         if not self.offsets or self.offsets[-1] < offset:
+            self.offsets.append(offset)
+
+    def store_ahead(self, offset: int, snapshot: bytes) -> bool:
+        """Write, durably, the producers of a log that is about to begin anew; False where there is no room yet.
+
+        A crash behind the removal of its segments would leave a log that knows no producer, and nothing would say so.
+        One that is above the end of its log goes at the next start. Raises `OSError`.
+        """
+        files = self._place.files
+        try:
+            file = files.open_append(self._path(offset))
+            try:
+                file.truncate(0)
+                append_all(file, [snapshot])
+                file.fdatasync()
+            finally:
+                file.close()
+            files.sync_directory(self._place.directory)
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                return False
+            raise
+        return True
+
+    def begin_anew(self, offset: int | None) -> None:
+        """Remove all but the one that was stored ahead; None if there is none. Raises `OSError`."""
+        while self.offsets:
+            if self.offsets[-1] != offset:
+                self._place.files.unlink(self._path(self.offsets[-1]))
+                self._cycles.note_names()
+            self.offsets.pop()
+        if offset is not None:
             self.offsets.append(offset)
 
     def state_at(self, offset: int) -> ProducerStateManager:
