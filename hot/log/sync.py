@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import NamedTuple, Protocol
 
 from stratalog.hot.storage.filesystem import File, Filesystem, RealFile
 
-__all__ = ["Replacement", "StoredFile", "SyncTicket", "Syncable"]
+__all__ = ["InPlace", "Replacement", "StoredFile", "SyncTicket", "Syncable"]
 
 
 class Syncable(Protocol):
@@ -39,12 +40,24 @@ class StoredFile:
             file.close()
 
 
+class InPlace:
+    """The newest content of a small file that has taken its place: cycles may run in any order, and at once."""
+
+    __slots__ = ("lock", "number")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.number = 0
+
+
 class Replacement(NamedTuple):
-    """A small file that was written beside its name and takes its place once its bytes are durable."""
+    """A small file that was written beside its name and takes its place once its bytes are durable, unless a newer one has."""
 
     file: File
     temporary: str
     path: str
+    number: int
+    in_place: InPlace
 
 
 class SyncTicket:
@@ -96,7 +109,12 @@ class SyncTicket:
         self._files = ()
         for replacement in self._replacements:
             replacement.file.fdatasync()
-            self._filesystem.rename(replacement.temporary, replacement.path)
+            with replacement.in_place.lock:
+                if replacement.number > replacement.in_place.number:
+                    self._filesystem.rename(replacement.temporary, replacement.path)
+                    replacement.in_place.number = replacement.number
+                else:
+                    self._filesystem.unlink(replacement.temporary)
         self._replacements = ()
         for directory in self._directories:
             self._filesystem.sync_directory(directory)

@@ -7,7 +7,7 @@ overtake each other. ``flushed_offset`` moves when a cycle and all before it hav
 from __future__ import annotations
 
 from stratalog.hot.log.place import LogPlace
-from stratalog.hot.log.sync import Replacement, StoredFile, Syncable, SyncTicket
+from stratalog.hot.log.sync import InPlace, Replacement, StoredFile, Syncable, SyncTicket
 from stratalog.hot.recovery.opening import LoadedLog
 from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.leader_epochs import LeaderEpochCache
@@ -25,6 +25,7 @@ class SyncCycles:
         "_cut",
         "_epochs",
         "_epochs_count",
+        "_epochs_in_place",
         "_names_dirty",
         "_place",
         "_replacements",
@@ -41,6 +42,7 @@ class SyncCycles:
         self._segments = segments
         self._epochs = epochs
         self._epochs_count = 0
+        self._epochs_in_place = InPlace()
         self.flushed_offset = loaded.flushed_offset
         self._unsynced: dict[Syncable, None] = dict.fromkeys(loaded.created)
         self._unsynced |= {StoredFile(place.files, path): None for path in loaded.unsynced}
@@ -84,7 +86,7 @@ class SyncCycles:
         file = place.files.open_append(temporary)
         file.truncate(0)
         append_all(file, [self._epochs.to_bytes()])
-        self._replacements.append(Replacement(file, temporary, path))
+        self._replacements.append(Replacement(file, temporary, path, self._epochs_count, self._epochs_in_place))
         self._epochs.stored()
         self._names_dirty = True
 

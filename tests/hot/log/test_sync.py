@@ -4,7 +4,9 @@ import errno
 
 import pytest
 
-from stratalog.hot.log.sync import Replacement, StoredFile, SyncTicket
+from stratalog.hot.config import LogConfig
+from stratalog.hot.log.sync import InPlace, Replacement, StoredFile, SyncTicket
+from stratalog.hot.state.leader_epochs import EpochEntry
 
 
 class Recorder:
@@ -33,7 +35,7 @@ class Recorder:
 def test_data_is_synced_before_names():
     """A name that survives without its bytes would be an empty segment."""
     recorder = Recorder()
-    ticket = SyncTicket(recorder, [recorder, recorder], [Replacement(recorder, "x.tmp", "x")], ["/d"], 7)
+    ticket = SyncTicket(recorder, [recorder, recorder], [Replacement(recorder, "x.tmp", "x", 1, InPlace())], ["/d"], 7)
     assert not ticket.done
     ticket.run()
     assert recorder.calls == ["file", "file", "file", "x.tmp -> x", "/d"]
@@ -61,7 +63,7 @@ def test_a_cycle_that_found_no_descriptor_goes_on_with_the_directories():
     """The files are durable and have their names by then; renaming one again would fail."""
     recorder = Recorder()
     recorder.descriptors = 0
-    ticket = SyncTicket(recorder, [recorder], [Replacement(recorder, "x.tmp", "x")], ["/d", "/"], 7)
+    ticket = SyncTicket(recorder, [recorder], [Replacement(recorder, "x.tmp", "x", 1, InPlace())], ["/d", "/"], 7)
     with pytest.raises(OSError, match="too many"):
         ticket.run()
     assert not ticket.done
@@ -102,7 +104,27 @@ def test_a_ticket_of_one_real_file_may_be_synced_by_others(files, tmp_path):
         SyncTicket(files, [], [], [], 7),
         SyncTicket(files, [real, real], [], [], 7),
         SyncTicket(files, [real], [], [str(tmp_path)], 7),
-        SyncTicket(files, [real], [Replacement(real, "x.tmp", "x")], [], 7),
+        SyncTicket(files, [real], [Replacement(real, "x.tmp", "x", 1, InPlace())], [], 7),
         SyncTicket(files, [Recorder()], [], [], 7),
     ):
         assert tickets.only_file is None
+
+
+def test_epochs_of_a_cycle_that_began_before_do_not_replace_newer_ones(bench):
+    """A copy that begins behind its archive syncs at once, while a cycle of before still runs in its thread."""
+    config = LogConfig(remote_storage_enable=True)
+    history = EpochEntry(1, 0), EpochEntry(3, 5), EpochEntry(4, 60)
+    log = bench.open(config)
+    for epoch in (1, 2):
+        bench.append(log, 5, epoch=epoch)
+        log.roll()
+        if epoch == 1:
+            log.sync()
+    ticket = log.begin_sync()
+    log.truncate_fully_and_start_at(80, history, None, log_start_offset=0)
+    log.sync()
+    ticket.run()
+    log.finish_sync(ticket)
+    log.abandon()
+    assert not [name for name in bench.names() if name.endswith(".tmp")]
+    assert bench.open(config, clean=False, others_have_it=True).leader_epochs.entries == history
