@@ -15,6 +15,7 @@ from msgspec import Struct
 from stratalog.broker.archive.retention import retained_bytes
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.hot.log.log import Log
 from stratalog.tier.bucket.trash import TIERING_OFF, Retention
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.history import KeptHistory
@@ -22,7 +23,7 @@ from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.messages import commands
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["ArchiveRemoval", "RemovalPorts", "RemovalSettings"]
+__all__ = ["ArchiveRemoval", "RemovalPorts", "RemovalSettings", "may_have_archive"]
 
 _FIRST_LOOK_INTERVALS: Final = 10
 """The first look after a start comes within so many intervals, by chance: ten thousand partitions must not ask at once."""
@@ -64,6 +65,14 @@ class RemovalPorts(Struct, frozen=True):
     now_ms: Callable[[], int]
     elapsed_ms: Callable[[], int]
     chance: Callable[[], float]
+
+
+def may_have_archive(log_: Log) -> bool:
+    """Whether records may lie in an archive: the topic has one, or had one, and this copy never had what is missing here.
+
+    Its leader may have died while it switched tiering off. The log begins where its own disk does, then.
+    """
+    return log_.config.remote_storage_enable or log_.log_start_offset < log_.local_log_start_offset
 
 
 class ArchiveRemoval:

@@ -18,7 +18,7 @@ from stratalog.broker.archive.metrics import add_tier_metrics
 from stratalog.broker.archive.partition_archive import Archive
 from stratalog.broker.archive.problems import add_problem_metrics, archive_problems, bucket_problems
 from stratalog.broker.archive.projections import Projections
-from stratalog.broker.archive.removal import RemovalSettings
+from stratalog.broker.archive.removal import RemovalSettings, may_have_archive
 from stratalog.broker.archive.retention import planned_log_start
 from stratalog.broker.archive.timelines import ControllerPorts, Timelines, TransactionPorts
 from stratalog.broker.archive.upload_gate import UploadGate
@@ -230,7 +230,7 @@ class Tiering:
                 self._renew(unified)
             return
         state = self._checkpoints.state_of(unified)
-        if not self.config.tiering_enabled or not (unified.log.config.remote_storage_enable or state):
+        if not self.config.tiering_enabled or not (state or may_have_archive(unified.log)):
             return
         if led is Led.TAKEN_OVER:
             state = None  # of an earlier leadership, if there is one

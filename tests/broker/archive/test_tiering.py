@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.broker.replicas.led import Led
 from stratalog.client.admin import alter_topic_configs, delete_topics
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.checkpoint import read_remote_log
@@ -184,6 +185,24 @@ def test_reading_goes_on_with_tiering_switched_off_in_the_topic(broker):
     alter_topic_configs(broker.client(), "t", set_to={"remote.log.copy.disable": "true"})
     broker.restart()
     assert broker.values("t") == expected
+
+
+def test_a_copy_that_leads_after_tiering_was_switched_off_begins_where_its_disk_does(broker):
+    """It began behind the archive, and its leader before. Offsets in between were errors for ever."""
+    broker.create("t", remote_log_delete_on_disable="true")
+    unified = broker.partition("t")
+
+    def lead():
+        log = unified.partition.log
+        log.truncate_fully_and_start_at(50, (), None, log_start_offset=20)
+        unified.partition.high_watermark = 50
+        log.assign_leader_epoch(unified.partition.leader_epoch)
+        broker.node.tiering.attach(unified, Led.TAKEN_OVER)
+
+    broker.run(lead)
+    broker.wait_until(lambda: unified.log_start_offset == 50)
+    assert broker.produce("t", b"new") == [50]
+    assert broker.values("t", 0, 50) == [b"new"]
 
 
 @pytest.mark.story
