@@ -24,6 +24,7 @@ def job(tmp_path) -> CleanJob:
     (tmp_path / f"{0:020d}.log").write_bytes(data)
     return CleanJob(
         directory=str(tmp_path),
+        generation=0,
         segments=(CleanableSegment(0, 2, len(data), 1, -1),),
         first_dirty_offset=0,
         end_offset=2,
