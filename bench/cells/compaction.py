@@ -152,6 +152,7 @@ def clean_all(folder: Path, written: Written) -> tuple[float, int]:
     began = time.process_time()
     while start < written.end_offset:
         job = CleanJob(
+            generation=0,
             directory=str(folder), segments=tuple(segments), first_dirty_offset=start, end_offset=written.end_offset,
             aborted=(), producers=snapshot_to_bytes([]), now_ms=NOW_MS, delete_retention_ms=1,
             forgettable_below=LONG_MAX, segment_bytes=SEGMENT_BYTES, segment_index_bytes=10 << 20,
