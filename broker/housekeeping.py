@@ -262,7 +262,6 @@ class Housekeeping:
         return [one for one in self._all_partitions() if one.directory is directory.writer]
 
     def _all_partitions(self) -> Iterator[Kept]:
-        yield self._services.metadata
         for unified in self._services.hosted.table:
             yield unified.partition
 

@@ -79,6 +79,7 @@ def open_node_quorum(services: QuorumServices) -> NodeQuorum:
         in_slices=services.in_slices,
         on_failed=services.on_failed,
     )
+    services.directories.metadata = quorum.replica
     bootstrap = cache(partial(first_records, services.files, config.metadata_log_dir))
     if roles.is_controller and roles.has_peers and not quorum.log_end_offset:
         bootstrap()  # a controller that leads a new cluster without it would write nothing, for ever

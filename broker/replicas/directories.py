@@ -100,6 +100,8 @@ class Directories:
         """``metadata_only``: a directory that holds the metadata log and no topics."""
         self.all = list(directories)
         self.metadata_only = metadata_only
+        self.metadata: Kept | None = None
+        """The replica of the metadata log, once it is open: each checkpoint of its directory has its rows."""
         self.cluster_id = cluster_id
         self.node_id = node_id
         self.unfinished_moves: list[UnfinishedMove] = []
@@ -317,6 +319,8 @@ class Directories:
         """The same in steps, some hundred rows each."""
         if directory.writer.offline is not None:
             return not partitions
+        if self.metadata is not None and self.metadata.directory is directory.writer:
+            partitions = [*partitions, self.metadata]
         try:
             files, ballast = directory.files, directory.ballast
             stale = dict(files.stale)
