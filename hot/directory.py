@@ -102,9 +102,9 @@ class LogDirectory(Struct):
     second_timelines: dict[TopicPartition, int] = field(default_factory=dict)
     """Partitions whose log may be of another timeline than their archive; the numbers mean nothing."""
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    """Up to where each compacted log is clean; also of those that are compacted no longer."""
     cleaner_lock: Lock = field(default_factory=Lock)
     """Held while ``cleaner-offset-checkpoint`` is written."""
-    """Up to where each compacted log is clean; also of those that are compacted no longer."""
     bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
     """The content of ``log-bounds``, as it is or will be."""
     summaries: dict[TopicPartition, LogSummary] = field(default_factory=dict)

@@ -68,9 +68,10 @@ class RemovalPorts(Struct, frozen=True):
 
 
 def may_have_archive(log_: Log) -> bool:
-    """Whether records may lie in an archive: the topic has one, or had one, and this copy never had what is missing here.
+    """Whether a log's records may lie in an archive: by the topic's settings, or because its disk begins behind the log.
 
-    Its leader may have died while it switched tiering off. The log begins where its own disk does, then.
+    So does a copy that began behind an archive. If it leads after tiering was switched off, `ArchiveRemoval` has the log
+    begin where the disk does.
     """
     return log_.config.remote_storage_enable or log_.log_start_offset < log_.local_log_start_offset
 

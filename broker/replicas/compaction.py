@@ -29,7 +29,7 @@ from stratalog.broker.workers.cleaner_worker import BeginCleaning, CleanGroup, E
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.broker.workers.watch import WorkerState
 from stratalog.broker.workers.workers import Workers
-from stratalog.hot.cleaner.cleaner import CleanedSegment, MapBuilt, drop_leftovers
+from stratalog.hot.cleaner.cleaner import CleanedSegment, CleanJob, MapBuilt, drop_leftovers
 from stratalog.hot.cleaner.plan import Section, cleanable_section, dirtiest
 from stratalog.hot.cleaner.swap import SegmentSwap
 from stratalog.hot.cleaner_offsets import note_cleaner_offset
@@ -241,14 +241,14 @@ class Compaction:
         try:
             self._check(unified)
             self._note_gaps(unified, section.end_offset)
+            self._check_uncut(unified, job)
             if not log_.compaction.cleaned_before:  # gaps must not be taken for damage, if the topic's policy changes
                 await self._store_offset(unified, section.first_dirty_offset)
             done = [await self._clean_group(unified, session, number) for number in range(len(built.groups))]
         finally:
             self._forget(session)
         self._check(unified)
-        if not log_.compaction.is_as_it_was(job):
-            raise _Moved("it was cut")
+        self._check_uncut(unified, job)
         await self._store_offset(unified, built.end_offset)
         self._tell(unified, section, built, done, self._services.clock.monotonic() - started)
 
@@ -275,6 +275,11 @@ class Compaction:
             raise _Moved("it is no longer led here")
         if unified.partition.directory.offline is not None:
             raise _Moved("its log directory is offline")
+
+    def _check_uncut(self, unified: UnifiedLog, job: CleanJob) -> None:
+        """Raise `_Moved` if the offsets of a job may be of records that are gone: none becomes the log's row."""
+        if not unified.log.compaction.is_as_it_was(job):
+            raise _Moved("it was cut")
 
     async def _swap(self, unified: UnifiedLog, cleaned: CleanedSegment) -> None:
         swap = unified.log.compaction.begin_replace(cleaned)

@@ -145,8 +145,7 @@ class Follower:
     def _begin_anew(self, offset: int, why: str) -> None:
         """Drop all of the log, which has nothing of its leader's, and go on at ``offset``. Raises `OSError`."""
         log_ = self._log
-        if log_.log_end_offset > log_.log_start_offset:
-            self.truncate(log_.log_start_offset, why)
+        self._tell_dropped(log_.log_start_offset, log_.log_end_offset, why)
         log_.truncate_fully_and_start_at(offset, (), None)
         self._partition.high_watermark = offset
         log_.producer_state.on_high_watermark(offset)
@@ -177,6 +176,10 @@ class Follower:
         partition.high_watermark = offset  # only committed records are archived
         log_.producer_state.on_high_watermark(offset)
         partition.wake()
+
+    def holds_below(self, offset: int) -> bool:
+        """Whether there is anything to evict."""
+        return self._log.first_base_offset < offset
 
     def evict_below(self, offset: int) -> None:
         """Let local segments below ``offset`` go, which the archive has. A failed disk is reported."""
@@ -260,18 +263,21 @@ class Follower:
         log_.truncate_to(offset)
         if offset >= end:
             return
+        self._tell_dropped(log_.log_end_offset, end, why)
+        partition.high_watermark = min(partition.high_watermark, log_.log_end_offset)
+        log_.producer_state.on_high_watermark(partition.high_watermark)  # they were read anew
+        partition.wake()
+
+    def _tell_dropped(self, offset: int, end_offset: int, why: str) -> None:
         log.warning(
             "%s: %d records from offset %d on are dropped: broker %d leads in epoch %d without them (%s)",
             self.topic_partition,
-            end - log_.log_end_offset,
-            log_.log_end_offset,
+            end_offset - offset,
+            offset,
             self.leader_id,
             self.epoch,
             why,
         )
-        partition.high_watermark = min(partition.high_watermark, log_.log_end_offset)
-        log_.producer_state.on_high_watermark(partition.high_watermark)  # they were read anew
-        partition.wake()
 
     def _raise_log_start(self, offset: int) -> None:
         """Take over the leader's log start: records below it are deleted, or lie in the archive alone."""

@@ -104,7 +104,7 @@ class Correcting:
         """
         try:
             local_start = await self._end(role, _EARLIEST_LOCAL)
-            if await self._end(role, _EARLIEST) < local_start:  # asked second: it does not go back
+            if role.holds_below(local_start) and await self._end(role, _EARLIEST) < local_start:  # it does not go back
                 role.evict_below(local_start)
         except (PeerError, KafkaError) as error:
             log.debug("%s is not trimmed now: %s", role.topic_partition, error)

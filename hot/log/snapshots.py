@@ -10,6 +10,7 @@ from stratalog.hot.recovery.snapshots import SNAPSHOT, restore_state
 from stratalog.hot.segments.segment import segment_path
 from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.producer_state import ProducerStateManager
+from stratalog.hot.storage.checkpoint import write_durably
 from stratalog.hot.storage.filesystem import append_all
 from stratalog.hot.storage.shortages import SHORTAGES
 
@@ -43,16 +44,8 @@ class ProducerSnapshots:
         A crash behind the removal of its segments would leave a log that knows no producer, and nothing would say so.
         One that is above the end of its log goes at the next start. Raises `OSError`.
         """
-        files = self._place.files
         try:
-            file = files.open_append(self._path(offset))
-            try:
-                file.truncate(0)
-                append_all(file, [snapshot])
-                file.fdatasync()
-            finally:
-                file.close()
-            files.sync_directory(self._place.directory)
+            write_durably(self._place.files, self._path(offset), snapshot)
         except OSError as error:
             if error.errno in SHORTAGES:
                 return False

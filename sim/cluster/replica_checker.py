@@ -156,7 +156,7 @@ class ReplicaChecker:
         """Log starts do not go back, records go only if they had to, and leave the disk only for the archive."""
         log, name = partition.log, partition.topic_partition
         start, local_start = log.log_start_offset, log.local_log_start_offset
-        # A copy that begins anew behind the archive takes its leader's start: no client has heard of its own.
+        # A copy that begins anew behind the archive takes its leader's start, as in Kafka.
         begins_anew = partition.follower is not None and log.first_base_offset > before.end
         if start < before.start and self._unclean(partition) < 0 and not begins_anew:
             raise Violation(f"{member}: the log start of {name} goes back from {before.start} to {start}")

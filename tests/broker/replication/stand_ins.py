@@ -60,6 +60,9 @@ class Role:
         self.begun = (offset, leader_epochs, producer_snapshot, log_start_offset)
         self.position = LogPosition(offset, 4, log_start_offset)
 
+    def holds_below(self, offset):
+        return offset > 0
+
     def evict_below(self, offset):
         self.evicted = offset
 
