@@ -13,7 +13,6 @@ from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.log_opening import LogOpening
 from stratalog.client.admin import delete_topics
 from stratalog.hot.directory import LogDirectory
-from stratalog.hot.storage.checkpoint import HIGH_WATERMARKS, read_offsets
 from stratalog.hot.storage.directory_names import FoundPartition
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED
@@ -312,24 +311,6 @@ def test_checkpoints_are_made_in_steps_before_a_topic_is_made_again(broker, monk
     broker.create("t")
     broker.produce("t", b"new")
     assert (found, directory.files.stale) == ([False], {})
-
-
-def test_checkpoints_that_a_request_waits_for_have_the_rows_of_the_metadata_log(broker):
-    """Its mark says how much of its end was synced: what is missing of that is damage, and no torn tail."""
-    metadata = broker.node.quorum.replica
-
-    def marks():
-        return read_offsets(RealFilesystem(), f"{broker.directory}/data", HIGH_WATERMARKS)
-
-    broker.create("t")
-    broker.produce("t", b"a", b"b")
-    asked = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
-    broker.client().call(DeleteRecordsRequest(topics=[asked], timeout_ms=9999))
-    assert marks()[metadata.topic_partition] == metadata.high_watermark > 0
-    delete_topics(broker.client(), ["t"])
-    broker.create("t")
-    assert broker.produce("t", b"new") == [0]
-    assert marks()[metadata.topic_partition] > 0
 
 
 def test_a_partition_that_is_put_down_again_between_the_steps_is_opened_once(broker, monkeypatch):
