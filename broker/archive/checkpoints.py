@@ -51,8 +51,7 @@ class ArchiveCheckpoints:
         by_path: dict[str, dict[Any, RemoteLogState]] = {}
         for unified, remote in remotes.items():
             if remote.known:
-                state = RemoteLogState(remote.start_offset, remote.end_offset, remote.size_bytes)
-                by_path.setdefault(unified.partition.directory.path, {})[unified.topic_partition] = state
+                by_path.setdefault(unified.partition.directory.path, {})[unified.topic_partition] = remote.state
         for directory in self._directories.online:
             states = directory.files.remote_logs | by_path.get(directory.path, {})
             if states != self._checkpointed.get(directory.path, directory.files.remote_logs):

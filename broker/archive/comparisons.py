@@ -198,4 +198,4 @@ class Comparisons:
 
 def _state_of(archive: Archive) -> RemoteLogState | None:
     remote = archive.remote
-    return RemoteLogState(remote.start_offset, remote.end_offset, remote.size_bytes) if remote.known else None
+    return remote.state if remote.known else None

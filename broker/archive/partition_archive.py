@@ -230,6 +230,7 @@ class Archive:
             cluster_id=self._cluster_id,
             known_end=self.remote.known_end,
             archived_end=self.remote.end_offset,
+            archived_seq=self.remote.state.manifest_seq,
             made=self._made(),
         )
         self._send(command, lambda report: None if self._doubtful(report) else self._claimed(report))

@@ -128,6 +128,7 @@ class Reconciling:
             cluster_id=self._cluster_id,
             known_end=NO_ENTRIES,
             archived_end=0 if self._checkpoint is None else self._checkpoint.remote_end_offset,
+            archived_seq=0 if self._checkpoint is None else self._checkpoint.manifest_seq,
             made=None if self._timeline is None else self._timeline.made,
         )
         self._submit(command, self._claimed)

@@ -20,6 +20,7 @@ from stratalog.broker.cold.stream import RemoteStream
 from stratalog.broker.cold.times import RemoteTimes
 from stratalog.broker.runtime.metrics import TopicMetrics
 from stratalog.broker.workers.io_worker import Submit
+from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.view import NO_ENTRIES, ManifestView, RemoteSegment
@@ -47,13 +48,12 @@ log = logging.getLogger(__name__)
 
 
 class RemoteSlices(Struct):
-    """Whole batches from cached chunks."""
+    """Whole batches from cached chunks; an aborted transaction that spans several objects is named by each."""
 
     parts: Sequence[FileSlice]
     size_bytes: int
     next_offset: int
     aborted: Sequence[AbortedTransaction] = ()
-    """Aborted transactions as the batches' objects name them: one that spans several is named by each."""
 
 
 class RemotePartition:
@@ -68,7 +68,7 @@ class RemotePartition:
         metrics: TopicMetrics,
         wake: Callable[[], None],
         now_ms: Callable[[], int],
-        checkpoint: tuple[int, int, int] | None = None,
+        checkpoint: RemoteLogState | None = None,
         views: RemoteViews | None = None,
     ) -> None:
         self.border_reads = 0
@@ -105,16 +105,13 @@ class RemotePartition:
     @property
     def start_offset(self) -> int:
         """The first archived offset, by the manifest or the local checkpoint of it."""
-        if self._loaded:
-            return max(self._remote.remote_start, self._remote.log_start_offset)
-        return self._checkpoint[0] if self._checkpoint else 0
+        remote = self._remote
+        return max(remote.remote_start, remote.log_start_offset) if self._loaded else self.state.log_start_offset
 
     @property
     def end_offset(self) -> int:
         """Behind the last archived offset."""
-        if self._loaded:
-            return self._remote.remote_end
-        return self._checkpoint[1] if self._checkpoint else 0
+        return self._remote.remote_end if self._loaded else self.state.remote_end_offset
 
     @property
     def archive_clean_offset(self) -> int:
@@ -124,9 +121,14 @@ class RemotePartition:
     @property
     def size_bytes(self) -> int:
         """Bytes of all archived objects."""
-        if self._loaded:
-            return self._remote.totals.size_bytes
-        return self._checkpoint[2] if self._checkpoint else 0
+        return self._remote.totals.size_bytes if self._loaded else self.state.remote_bytes
+
+    @property
+    def state(self) -> RemoteLogState:
+        """The figures for the broker's checkpoint, and the manifest that they are from."""
+        if not self._loaded:
+            return self._checkpoint or RemoteLogState(0, 0, 0)
+        return RemoteLogState(self.start_offset, self.end_offset, self._remote.totals.size_bytes, self._remote.seq)
 
     @property
     def object_count(self) -> int:
@@ -140,9 +142,7 @@ class RemotePartition:
 
     @property
     def known_end(self) -> int:
-        """The offset below which a reply may leave entries out; no entries
-        are needed as long as none were asked for.
-        """
+        """The offset below which a reply may leave entries out; no entries are needed as long as none were asked for."""
         return self._remote.remote_end if self._remote.loaded else NO_ENTRIES
 
     @property
@@ -172,7 +172,7 @@ class RemotePartition:
 
     def apply(self, view: ManifestView) -> bool:
         """Take a manifest in; False for one that ends before what was archived: nothing that it says is believed."""
-        if not self._loaded and not view.may_end_earlier and view.remote_end < self.end_offset:
+        if not self._loaded and view.remote_end < self.end_offset and not view.may_end_earlier(self.state.manifest_seq):
             words = f"its manifest ends at offset {view.remote_end}, but {self.end_offset} offsets were archived"
             self._remember(None, commands.LostReport(f"{self._partition}: {words}"))
             return False

@@ -47,7 +47,8 @@ class MovedPartition(NamedTuple):
     @property
     def is_there(self) -> bool:
         """Whether the new bucket has all that was archived."""
-        return self.manifest.remote_end >= self.known.remote_end_offset or may_end_earlier(self.manifest)
+        known = self.known
+        return self.manifest.remote_end >= known.remote_end_offset or may_end_earlier(self.manifest, known.manifest_seq)
 
     @property
     def lost(self) -> tuple[int, int]:
@@ -88,7 +89,7 @@ class MovedPartition(NamedTuple):
         if not self.manifest.seq:
             return None
         manifest = self.manifest
-        return RemoteLogState(manifest.log_start_offset, manifest.remote_end, manifest.totals.size_bytes)
+        return RemoteLogState(manifest.log_start_offset, manifest.remote_end, manifest.totals.size_bytes, manifest.seq)
 
 
 class Adoption(Struct, frozen=True):

@@ -252,7 +252,10 @@ class Restorer:
         """So that a start needs no bucket, and does not compare with it."""
         return {
             TopicPartition(one.partition.topic, one.partition.partition): RemoteLogState(
-                one.manifest.log_start_offset, one.manifest.remote_end, one.manifest.totals.size_bytes
+                one.manifest.log_start_offset,
+                one.manifest.remote_end,
+                one.manifest.totals.size_bytes,
+                one.manifest.seq,
             )
             for one in self._state.partitions
         }

@@ -11,7 +11,6 @@ from stratalog.cli.dump.row import Row, problem, row
 from stratalog.hot.directory import OFFLINE
 from stratalog.hot.state.leader_epochs import LeaderEpochCache
 from stratalog.hot.storage import checkpoint
-from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.quorum.quorum_state import FILE_NAME as QUORUM_STATE
 from stratalog.metadata.quorum.quorum_state import parse_quorum_state
@@ -26,9 +25,8 @@ def _offsets(path: Path) -> Iterator[Row]:
 
 
 def _remote_log(path: Path) -> Iterator[Row]:
-    columns = RemoteLogState._fields
-    for (topic, partition), numbers in checkpoint.numbers_from_bytes(path.read_bytes(), len(columns)).items():
-        yield row("partition", topic=topic, partition=partition, **dict(zip(columns, numbers, strict=True)))
+    for (topic, partition), state in checkpoint.remote_states_from_bytes(path.read_bytes()).items():
+        yield row("partition", topic=topic, partition=partition, **state._asdict())
 
 
 def _leader_epochs(path: Path) -> Iterator[Row]:

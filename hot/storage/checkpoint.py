@@ -41,6 +41,7 @@ __all__ = [
     "read_remote_log",
     "read_topic_id",
     "read_truncation",
+    "remote_states_from_bytes",
     "take_clean_shutdown",
     "topic_id_to_bytes",
     "write_clean_shutdown",
@@ -87,11 +88,15 @@ class MetaProperties(NamedTuple):
 
 
 class RemoteLogState(NamedTuple):
-    """The figures of a partition's archive that a broker keeps, to start and to answer without the bucket."""
+    """The figures of a partition's archive that a broker keeps, to start and to answer without the bucket.
+
+    ``manifest_seq`` is the number of the manifest that had them, 0 if an older release stored them.
+    """
 
     log_start_offset: int
     remote_end_offset: int
     remote_bytes: int
+    manifest_seq: int = 0
 
 
 def write_durably(files: Filesystem, path: str, data: bytes, *, sync_directory: bool = True) -> None:
@@ -135,15 +140,15 @@ def numbers_framed(pieces: Iterable[str], count: int) -> bytes:
     return f"0\n{count}\n{''.join(pieces)}".encode()
 
 
-def numbers_from_bytes(data: bytes, columns: int) -> dict[TopicPartition, tuple[int, ...]]:
-    """Parse a checkpoint with ``columns`` numbers a line. Raises `Corrupt`."""
+def numbers_from_bytes(data: bytes, columns: int, least: int | None = None) -> dict[TopicPartition, tuple[int, ...]]:
+    """Parse a checkpoint with ``columns`` numbers a line; older releases wrote ``least``. Raises `Corrupt`."""
     rows: dict[TopicPartition, tuple[int, ...]] = {}
     try:
         lines = data.decode("utf-8").splitlines()
         version, count = int(lines[0]), int(lines[1])
         for line in lines[_HEADER_LINES:]:
             topic, partition, *numbers = line.split(" ")
-            if len(numbers) != columns:
+            if len(numbers) not in {columns, columns if least is None else least}:
                 raise ValueError(f"{line!r} has {len(numbers)} numbers, {columns} are expected")
             rows[TopicPartition(topic, int(partition))] = tuple(map(int, numbers))
     except (ValueError, IndexError) as error:
@@ -151,6 +156,13 @@ def numbers_from_bytes(data: bytes, columns: int) -> dict[TopicPartition, tuple[
     if version != 0 or count != len(rows):
         raise Corrupt(f"a checkpoint of version {version} says {count} lines and has {len(rows)}")
     return rows
+
+
+def remote_states_from_bytes(data: bytes) -> dict[TopicPartition, RemoteLogState]:
+    """Parse a remote-log checkpoint, of this release or an older one. Raises `Corrupt`."""
+    columns = len(RemoteLogState._fields)
+    rows = numbers_from_bytes(data, columns, columns - len(RemoteLogState._field_defaults))
+    return {key: RemoteLogState(*row) for key, row in rows.items()}
 
 
 def read_offsets(files: Filesystem, directory: str, name: str) -> dict[TopicPartition, int]:
@@ -170,7 +182,7 @@ def read_remote_log(files: Filesystem, directory: str) -> dict[TopicPartition, R
     data = _read_or_none(files, f"{directory}/{REMOTE_LOG}")
     if data is None:
         return {}
-    return {key: RemoteLogState(*row) for key, row in numbers_from_bytes(data, len(RemoteLogState._fields)).items()}
+    return remote_states_from_bytes(data)
 
 
 def write_remote_log(files: Filesystem, directory: str, states: Mapping[TopicPartition, RemoteLogState]) -> None:

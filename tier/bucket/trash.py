@@ -171,7 +171,7 @@ def begin_again(manifest: Manifest, claimant: Claimant, offset: int, *, now_ms: 
         "begin again",
         now_ms,
     )
-    return replace(begun, rewritten_seq=begun.seq)
+    return replace(begun, rewritten_seq=begun.seq, shortened_seq=begun.seq)
 
 
 def _pinned(manifest: Manifest, item: TrashEntry) -> bool:

@@ -73,7 +73,7 @@ def repaired_manifest(plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bo
         REPAIR,
         now_ms,
     )
-    return replace(mended, rewritten_seq=mended.seq, trash=mended.trash + old_pages)
+    return replace(mended, rewritten_seq=mended.seq, shortened_seq=mended.seq, trash=mended.trash + old_pages)
 
 
 def _rising(epochs: list[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:

@@ -89,7 +89,8 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
         "rewind",
         now_ms,
     )
-    return replace(changed, trash=(*changed.trash, *leaving), rewritten_seq=changed.seq)
+    trash = (*changed.trash, *leaving)
+    return replace(changed, trash=trash, rewritten_seq=changed.seq, shortened_seq=changed.seq)
 
 
 def rewind_partition(

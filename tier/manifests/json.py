@@ -53,7 +53,7 @@ _KNOWN: Final = frozenset(
         "format", "version", "min_reader_version", "cluster_id", "topic", "topic_id", "partition", "seq",
         "prev_sha256", "incarnation", "claim", "writer", "log_start_offset", "remote_end", "high_watermark",
         "last_stable_offset", "leader_epochs", "totals", "entries", "trash", "commits", "archive_clean_offset", "crc32c",
-        "pages", "jobs", "pins", "history", "rewritten_seq", "deleted_ts",
+        "pages", "jobs", "pins", "history", "rewritten_seq", "shortened_seq", "deleted_ts",
     }
 )  # fmt: skip
 
@@ -109,6 +109,8 @@ def to_bytes(manifest: Manifest) -> bytes:
         fields["history"] = history_to_fields(manifest.history, folder)
     if manifest.rewritten_seq:
         fields["rewritten_seq"] = manifest.rewritten_seq
+    if manifest.shortened_seq:
+        fields["shortened_seq"] = manifest.shortened_seq
     if manifest.deleted_ms >= 0:
         fields["deleted_ts"] = manifest.deleted_ms
     body = canonical_json(restore_unknown(fields, manifest.unknown)).encode("ascii").removesuffix(b"}")
@@ -188,6 +190,7 @@ def _parse(fields: Mapping[str, Any]) -> Manifest:
         history=history_from_fields(fields["history"], folder) if "history" in fields else None,
         archive_clean_offset=integer(fields, "archive_clean_offset", 0),
         rewritten_seq=integer(fields, "rewritten_seq", 0),
+        shortened_seq=integer(fields, "shortened_seq", 0),
         deleted_ms=integer(fields, "deleted_ts", -1),
         version=integer(fields, "version"),
         unknown=keep_unknown(fields, _KNOWN),

@@ -5,23 +5,39 @@ A bucket that was emptied, another bucket, or one that went back in time shows n
 
 from __future__ import annotations
 
+from typing import Final
+
 from stratalog.tier.manifests.manifest import REPAIR, Manifest, ManifestLost
 
-__all__ = ["check_not_lost", "may_end_earlier"]
+__all__ = ["REPAIRED", "check_not_lost", "may_end_earlier", "shortened_seq"]
+
+REPAIRED: Final = 2**63 - 1
+"""Above every number: the repair of a manifest that was lost numbers its changes anew."""
 
 
-def may_end_earlier(manifest: Manifest) -> bool:
-    """Whether a remote end that fell has a reason: the archive was deleted, or a repair took ranges out lately."""
-    return manifest.deleted_ms >= 0 or any(note.kind == REPAIR for note in manifest.commits)
+def shortened_seq(manifest: Manifest) -> int:
+    """The number of the latest change after which the archive may end earlier than before, 0 if there was none.
+
+    `REPAIRED` for an archive that was repaired lately.
+    """
+    return REPAIRED if any(note.kind == REPAIR for note in manifest.commits) else manifest.shortened_seq
 
 
-def check_not_lost(manifest: Manifest, archived_end: int) -> None:
+def may_end_earlier(manifest: Manifest, known_seq: int) -> bool:
+    """Whether a remote end below that of the manifest ``known_seq`` has a reason.
+
+    The archive is deleted, or it was begun again, repaired or rewound since.
+    """
+    return manifest.deleted_ms >= 0 or shortened_seq(manifest) > known_seq
+
+
+def check_not_lost(manifest: Manifest, archived_end: int, archived_seq: int = 0) -> None:
     """Raise `ManifestLost` for a manifest that is not there, or ends too early, although ``archived_end`` was archived.
 
-    ``archived_end`` is the remote end that the caller knows of, 0 for none. An archive that is started anew in the
-    place of a lost one would hide it, and would move its log start for good once it is back.
+    ``archived_end`` is the remote end that the caller knows of, 0 for none, by the manifest ``archived_seq``. An archive
+    that is started anew in the place of a lost one would hide it, and would move its log start for good once it is back.
     """
-    if archived_end <= manifest.remote_end or may_end_earlier(manifest):
+    if archived_end <= manifest.remote_end or may_end_earlier(manifest, archived_seq):
         return
     found = f"ends at offset {manifest.remote_end}" if manifest.seq else "is missing"
     raise ManifestLost(

@@ -121,8 +121,9 @@ class Manifest(Struct, frozen=True):
 
     ``entries`` are the newest live ones; those before them are in ``pages``, oldest first
     (`tier.manifests.entries.iter_entries` reads both). ``rewritten_seq`` is the number of the latest change that
-    replaced entries by others: a reader of an older manifest must read all entries again. ``deleted_ms`` is when
-    the topic was deleted, -1 if it lives.
+    replaced entries by others: a reader of an older manifest must read all entries again. ``shortened_seq`` is that of
+    the latest change after which the archive may end earlier than before, as it was begun again, repaired or rewound.
+    ``deleted_ms`` is when the topic was deleted, -1 if it lives.
     """
 
     partition: PartitionId
@@ -147,6 +148,7 @@ class Manifest(Struct, frozen=True):
     commits: tuple[CommitNote, ...] = ()
     archive_clean_offset: int = 0
     rewritten_seq: int = 0
+    shortened_seq: int = 0
     deleted_ms: int = -1
     version: int = 1
     unknown: UnknownFields = ()

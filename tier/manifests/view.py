@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
-from stratalog.tier.manifests.lost_archive import may_end_earlier
+from stratalog.tier.manifests.lost_archive import shortened_seq
 from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.manifests.pages import page_fields
 from stratalog.tier.manifests.parts import Claimant, PageRef, Totals
@@ -193,8 +193,8 @@ class ManifestView(Struct, frozen=True):
     ``entries`` are those from offset ``entries_from`` on; what the broker holds before that offset is unchanged,
     except that entries below ``remote_start`` are gone, and that everything is different for a broker whose manifest
     is older than ``rewritten_seq``. ``oldest_timestamp_ms`` is the largest timestamp of the first live entry, -1 if
-    there is none; ``newest_key`` is the object of the last one, empty if there is none. ``may_end_earlier`` says that a
-    remote end below the one known before has a reason (`tier.manifests.lost_archive`).
+    there is none; ``newest_key`` is the object of the last one, empty if there is none. ``shortened_seq`` is the
+    number of the latest change after which the archive may end earlier than before.
     """
 
     partition: PartitionId
@@ -208,15 +208,19 @@ class ManifestView(Struct, frozen=True):
     totals: Totals
     archive_clean_offset: int
     rewritten_seq: int
+    shortened_seq: int
     oldest_timestamp_ms: int
     deleted: bool
-    may_end_earlier: bool
     trash_count: int
     trash_bytes: int
     job_count: int
     newest_key: str
     entries_from: int
     entries: PackedEntries
+
+    def may_end_earlier(self, known_seq: int) -> bool:
+        """Whether a remote end below that of the manifest ``known_seq`` has a reason (`tier.manifests.lost_archive`)."""
+        return self.deleted or self.shortened_seq > known_seq
 
     @classmethod
     def of(cls, manifest: Manifest, version: Version, known_end: int = 0) -> ManifestView:
@@ -244,9 +248,9 @@ class ManifestView(Struct, frozen=True):
             totals=manifest.totals,
             archive_clean_offset=manifest.archive_clean_offset,
             rewritten_seq=manifest.rewritten_seq,
+            shortened_seq=shortened_seq(manifest),
             oldest_timestamp_ms=manifest.oldest_timestamp_ms,
             deleted=manifest.deleted_ms >= 0,
-            may_end_earlier=may_end_earlier(manifest),
             trash_count=len(manifest.trash),
             trash_bytes=sum(item.size_bytes for item in manifest.trash),
             job_count=len(manifest.jobs),

@@ -116,8 +116,8 @@ class Claim(Struct, frozen=True):
     """Raise the manifest's claim (rule 1); answered by `ManifestRead`, `FencedReport`, failures.
 
     ``start_offset`` is the local log's first batch border, where an archive that does not exist yet begins.
-    ``archived_end`` is the remote end that the broker knows of, from its checkpoint or a manifest that it believed;
-    above 0 the manifest exists, none is made in its place, and `LostReport` is the answer if it is not there.
+    ``archived_end`` is the remote end that the broker knows of, from its checkpoint or a manifest that it believed,
+    the one numbered ``archived_seq``; above 0 the manifest exists, none is made in its place, and `LostReport` is the answer if it is not there.
     ``made`` are the claims of this data directory: `SecondTimelineReport` is the answer to any other that is its own.
     """
 
@@ -128,6 +128,7 @@ class Claim(Struct, frozen=True):
     cluster_id: str = ""
     known_end: int = 0
     archived_end: int = 0
+    archived_seq: int = 0
     made: MadeClaims | None = None
 
 

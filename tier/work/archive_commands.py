@@ -64,7 +64,7 @@ def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
         if command.made is not None:
             check_timeline(manifest, command.claimant, command.made)
         claimed = claim(manifest, command.claimant, now_ms=command.now_ms, start_offset=command.start_offset)
-        check_not_lost(manifest, command.archived_end)
+        check_not_lost(manifest, command.archived_end, command.archived_seq)
         if claimed is manifest or claimed.cluster_id:
             return claimed
         return replace(claimed, cluster_id=command.cluster_id)

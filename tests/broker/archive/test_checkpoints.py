@@ -42,7 +42,7 @@ def rig(tmp_path):
 
 def remote(end, *, known=True):
     """As much of an archive as is checkpointed."""
-    return SimpleNamespace(known=known, start_offset=0, end_offset=end, size_bytes=10)
+    return SimpleNamespace(known=known, state=RemoteLogState(0, end, 10))
 
 
 def write(rig, **ends):

@@ -78,7 +78,7 @@ class Rig:
         def note(what):
             return lambda: self.calls.append(f"{name} {what}")
 
-        remote = SimpleNamespace(known=True, start_offset=0, end_offset=5, size_bytes=1, apply=lambda _: True)
+        remote = SimpleNamespace(known=True, end_offset=5, state=RemoteLogState(0, 5, 1), apply=lambda _: True)
         self.archives[self.unified] = SimpleNamespace(
             unified=self.unified,
             remote=remote,

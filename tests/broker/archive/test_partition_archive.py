@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from stratalog.hot.log.log import Log
+from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.tier.manifests.manifest import Claimant, claim, successor
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.second_timeline import MadeClaims
@@ -204,7 +205,7 @@ def test_copying_can_be_switched_off_and_on(rig):
 
 def other_bucket(rig, store):
     """The next leadership finds this store; it knows what the last one did."""
-    known = (rig.log.log_start_offset, rig.archive.remote.end_offset, 1)
+    known = rig.archive.remote.state
     rig.archive.close()
     rig.queue.clear()
     rig.store, rig.worker = store, Worker(store)
@@ -294,7 +295,7 @@ def test_an_archive_that_is_longer_than_was_known_is_compared_first(rig, known):
     end = rig.manifest.remote_end
     rig.archive.close()
     rig.made = MadeClaims()
-    rig.archive = rig.lead(2, (0, end if known else end - 5, 1))
+    rig.archive = rig.lead(2, RemoteLogState(0, end if known else end - 5, 1))
     rig.write(4)
     asked = rig.settle()
     assert ("Upload" in asked) is known
@@ -314,7 +315,7 @@ def test_a_claim_of_another_timeline_holds_the_log_back(rig):
     change_manifest(rig.store, PARTITION, lambda manifest: claim(manifest, other, now_ms=0))
     rig.archive.close()
     rig.made = MadeClaims(frozenset([bytes([1]) * 16]), 0)
-    rig.archive = rig.lead(2, (0, rig.manifest.remote_end, 1))
+    rig.archive = rig.lead(2, RemoteLogState(0, rig.manifest.remote_end, 1))
     rig.write(4)
     assert rig.settle() == ["Claim"]
     assert [certain for _, certain in rig.compared] == [True]

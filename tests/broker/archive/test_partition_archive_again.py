@@ -1,15 +1,19 @@
 """An archive that was moved to the trash begins again, whatever a power cut left of what was known of it."""
 
 import pytest
+from msgspec.structs import replace
 
-from stratalog.tier.bucket.trash import TIERING_OFF, trash_archive
+from stratalog.hot.storage.checkpoint import RemoteLogState
+from stratalog.tier.bucket.trash import TIERING_OFF, begin_again, trash_archive
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.second_timeline import MadeClaims
-from tests.broker.archive.test_partition_archive import PARTITION, Rig
+from tests.broker.archive.test_partition_archive import CONFIG, PARTITION, Rig
 
 
-@pytest.mark.parametrize("checkpoint", [None, (0, 0, 0), (0, 5, 1)], ids=["none", "the first", "an old one"])
+@pytest.mark.parametrize(
+    "checkpoint", [None, RemoteLogState(0, 0, 0), RemoteLogState(0, 5, 1)], ids=["none", "the first", "an old one"]
+)
 def test_an_archive_in_the_trash_begins_again_without_a_comparison(tmp_path, checkpoint):
     """Its end falls back to where the local log begins: that is more than an old checkpoint says, and no other timeline."""
     rig = Rig(tmp_path)
@@ -28,3 +32,22 @@ def test_an_archive_in_the_trash_begins_again_without_a_comparison(tmp_path, che
     assert rig.compared == []
     assert rig.manifest.deleted_ms < 0
     assert rig.manifest.log_start_offset == first < rig.manifest.remote_end
+
+
+@pytest.mark.parametrize("seq_is_known", [True, False], ids=["this release", "an older one"])
+def test_a_leader_that_was_away_while_the_archive_began_again_does_not_call_it_lost(tmp_path, seq_is_known):
+    """Its checkpoint names more than the archive has by now; the number of its manifest tells why."""
+    rig = Rig(tmp_path, replace(CONFIG, local_retention_bytes=10**6))
+    rig.write(9)
+    rig.settle()
+    old = rig.archive.remote.state if seq_is_known else rig.archive.remote.state._replace(manifest_seq=0)
+    rig.archive.close()
+    us = Claimant(0, 1, bytes([1]) * 16)
+    change_manifest(rig.store, PARTITION, lambda one: trash_archive(one, us, now_ms=0, reason=TIERING_OFF))
+    change_manifest(rig.store, PARTITION, lambda one: begin_again(one, us, 0, now_ms=0))
+    assert rig.manifest.remote_end < old.remote_end_offset
+    rig.archive = rig.lead(3, old)
+    rig.write(9)
+    assert "Upload" in rig.settle()
+    assert not rig.archive.lost
+    assert rig.manifest.remote_end > old.remote_end_offset

@@ -9,6 +9,7 @@ from stratalog.broker.cold.admission import ColdAdmission
 from stratalog.broker.cold.chunk_files import ChunkFiles
 from stratalog.broker.cold.fill_gate import FILLS_MAX
 from stratalog.broker.cold.reader import RemotePartition
+from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.jobs import list_job, swap
 from stratalog.tier.manifests.manifest_store import change_manifest
@@ -187,7 +188,7 @@ def test_offsets_that_are_nowhere_are_an_error_and_no_storm(rig):
 
 def test_a_manifest_that_ends_before_what_was_archived_is_not_believed(tmp_path):
     """It was lost or replaced: the checkpoint's end stands, and readers have to come again."""
-    rig = Rig(tmp_path, checkpoint=(0, 75, 1000))
+    rig = Rig(tmp_path, checkpoint=RemoteLogState(0, 75, 1000))
     assert rig.remote.read("r", 3, 1) is None
     rig.run()
     with pytest.raises(KafkaError) as refused:
@@ -402,7 +403,7 @@ def test_ranges_that_were_let_go_are_read_again(rig):
 
 def test_a_claim_or_commit_brings_no_entries(tmp_path):
     """A broker that starts reads no archive without readers."""
-    rig = Rig(tmp_path, checkpoint=(0, 60, 1000))
+    rig = Rig(tmp_path, checkpoint=RemoteLogState(0, 60, 1000))
     rig.remote.apply(read_view(rig.store, ReadManifest(PARTITION, "", rig.remote.known_end)).view)
     assert (rig.remote.entries, rig.remote.facts.totals.segments, rig.remote.end_offset) == (None, 3, 60)
     assert rig.remote.facts.oldest_timestamp_ms == 19

@@ -51,10 +51,21 @@ def test_an_absent_checkpoint_is_empty(files, tmp_path):
 
 
 def test_the_remote_log_checkpoint_survives(files, tmp_path):
-    """Log start, remote end and bytes of each partition."""
-    states = {TopicPartition("flights", 3): RemoteLogState(5, 900, 123456)}
+    """Log start, remote end and bytes of each partition, and the number of its manifest."""
+    states = {TopicPartition("flights", 3): RemoteLogState(5, 900, 123456, 17)}
     checkpoint.write_remote_log(files, str(tmp_path), states)
     assert checkpoint.read_remote_log(files, str(tmp_path)) == states
+
+
+def test_the_remote_log_checkpoint_of_an_older_release_is_read(files, tmp_path):
+    """It has three numbers a line."""
+    (tmp_path / checkpoint.REMOTE_LOG).write_bytes(b"0\n1\nflights 3 5 900 123456\n")
+    assert checkpoint.read_remote_log(files, str(tmp_path)) == {
+        TopicPartition("flights", 3): RemoteLogState(5, 900, 123456, 0)
+    }
+    (tmp_path / checkpoint.REMOTE_LOG).write_bytes(b"0\n1\nflights 3 5 900\n")
+    with pytest.raises(Corrupt, match="2 numbers, 4 are expected"):
+        checkpoint.read_remote_log(files, str(tmp_path))
 
 
 def test_meta_properties_name_the_owner(files, tmp_path):

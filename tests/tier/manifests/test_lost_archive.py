@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stratalog.tier.bucket.trash import TIERING_OFF, begin_again, trash_archive
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.lost_archive import check_not_lost, may_end_earlier
 from stratalog.tier.manifests.manifest import REPAIR, Claimant, Manifest, ManifestFenced, ManifestLost, claim, successor
@@ -58,7 +59,29 @@ def test_an_archive_may_end_earlier_for_a_reason(memory_store, log_bytes, reason
 
     change_manifest(memory_store, partition, transition)
     newer = Claimant(0, 3, bytes([3] * 16))
-    assert claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=900)).view.may_end_earlier
+    assert claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=900)).view.may_end_earlier(10**6)
+
+
+def begun_again(manifest):
+    """Switched off, gone, and begun again at offset 40."""
+    return begin_again(trash_archive(manifest, US, now_ms=7, reason=TIERING_OFF), US, 40, now_ms=8)
+
+
+def test_an_archive_that_was_begun_again_ends_earlier_only_for_what_was_known_before(memory_store, log_bytes):
+    """A broker that was away then may not call it lost; a bucket that went back in time since is found out."""
+    partition = log_bytes.partition
+    archive_log(memory_store, partition, [log_bytes.segment(0, 10)], now_ms=5, claimant=US)
+    known_seq = read_manifest(memory_store, partition).manifest.seq
+    change_manifest(memory_store, partition, begun_again)
+    for epoch in range(3, 40):  # of the latest changes the manifest forgets the oldest
+        change_manifest(memory_store, partition, lambda one, at=epoch: claim(one, Claimant(0, at, US.uuid), now_ms=9))
+    manifest = read_manifest(memory_store, partition).manifest
+    newer = Claimant(0, 40, bytes([3] * 16))
+    with pytest.raises(ManifestLost, match="ends at offset 40, but 100"):
+        claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=100, archived_seq=manifest.seq))
+    view = claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=100, archived_seq=known_seq)).view
+    assert view.may_end_earlier(known_seq)
+    assert not view.may_end_earlier(manifest.seq)
 
 
 def test_a_newer_owner_is_reported_before_a_loss(memory_store, log_bytes):
@@ -114,4 +137,4 @@ def test_a_claim_never_lowers_what_is_known(seen, known, deleted, kinds):
         assert not deleted
         assert REPAIR not in kinds
     else:
-        assert known <= seen or may_end_earlier(manifest)
+        assert known <= seen or may_end_earlier(manifest, 0)
