@@ -80,7 +80,7 @@ class Housekeeping:
             config.integer("replica.high.watermark.checkpoint.interval.ms"),
         )
         for directory in self._services.directories.all:
-            directory.writer.on_start_waits = partial(self._keep_starts, directory)
+            directory.writer.on_bounds_wait = partial(self._keep_bounds, directory)
         self._repeat("tick", TICK_SECONDS, self._tick)
         self._repeat("retention", retention_ms / 1000, self._retain)
         self._repeat("checkpoint", checkpoint_ms / 1000, self._checkpoint)
@@ -136,7 +136,7 @@ class Housekeeping:
         for directory in services.directories.online:
             directory.writer.retry_refused()
             if directory.writer.unkept:
-                self._keep_starts(directory)
+                self._keep_bounds(directory)
         services.hosted.retry_unopened(services.image())
         services.tiering.tick()
         for count, unified in enumerate(self._next_partitions(), 1):
@@ -237,26 +237,26 @@ class Housekeeping:
         yield from self._services.directories.checkpoint_all_steps(self._all_partitions())
         self._services.tiering.checkpoint()
 
-    def _keep_starts(self, directory: Directory) -> None:
-        """Write down the log starts for which copies wait; those that come meanwhile in the same run."""
-        name = f"log starts in {directory.writer.path}"
+    def _keep_bounds(self, directory: Directory) -> None:
+        """Write down the bounds for which copies wait; those that come meanwhile in the same run."""
+        name = f"log bounds in {directory.writer.path}"
         if name not in self._under_way:
-            self._run(name, self._keeping_starts(directory), TICK_SECONDS)
+            self._run(name, self._keeping_bounds(directory), TICK_SECONDS)
 
-    def _keeping_starts(self, directory: Directory) -> Steps[None]:
+    def _keeping_bounds(self, directory: Directory) -> Steps[None]:
         writer = directory.writer
         kept = True
         while kept and writer.unkept:
             waiting, writer.unkept = writer.unkept, {}
             kept = False
             try:
-                kept = yield from self._services.directories.keeping_starts(directory, self._partitions_in(directory))
+                kept = yield from self._services.directories.keeping_bounds(directory, self._partitions_in(directory))
             finally:
                 for owner in waiting:
                     if kept:
                         owner.on_flushed()
                     else:
-                        writer.await_start(owner)
+                        writer.await_bounds(owner)
 
     def _partitions_in(self, directory: Directory) -> list[Kept]:
         return [one for one in self._all_partitions() if one.directory is directory.writer]

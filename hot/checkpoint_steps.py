@@ -110,18 +110,18 @@ def _recovery_points(directory: LogDirectory, logs: Logs, gone: set[TopicPartiti
 def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> Generator[None, None, Store]:
     held, held_starts = directory.bounds, directory.log_start_offsets
     changed: dict[TopicPartition, LogBounds] = {}
-    moved: list[tuple[Log, int]] = []
+    moved: list[tuple[Log, LogBounds]] = []
     draft = CheckpointDraft(bound_rows)
     of_starts = CheckpointDraft(number_rows)
 
     def rows() -> Iterator[tuple[TopicPartition, LogBounds]]:
         for log in logs():
             name, before = log.topic_partition, held.get(log.topic_partition)
-            row = LogBounds(log.log_start_offset, log.gaps_below if log.may_have_gaps else None)
+            row = log.bounds
             if row != before:
                 changed[name] = row
-            if row.log_start_offset != log.start.kept_offset:
-                moved.append((log, row.log_start_offset))
+            if row.log_start_offset != log.start.kept_offset or not log.gaps.is_kept:
+                moved.append((log, row))
             of_starts.put(name, row.log_start_offset)
             yield name, before if row == before and before is not None else row
 
@@ -150,10 +150,11 @@ def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> G
     return store
 
 
-def _note_kept(moved: Iterable[tuple[Log, int]], gone: set[TopicPartition]) -> None:
-    for log, start_offset in moved:
+def _note_kept(moved: Iterable[tuple[Log, LogBounds]], gone: set[TopicPartition]) -> None:
+    for log, row in moved:
         if log.topic_partition not in gone:
-            log.start.kept_offset = start_offset
+            log.start.kept_offset = row.log_start_offset
+            log.gaps.kept(row.gaps_below)
 
 
 def _put_others(draft: CheckpointDraft[T], held: Mapping[TopicPartition, T]) -> Iterator[None]:

@@ -330,10 +330,7 @@ class LogDirectory(Struct):
     def _note_bounds(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Take the bounds over. A partition that is removed before they are stored is not written."""
         self.log_start_offsets |= {name: log.log_start_offset for name, log in logs.items()}
-        bounds = self.bounds | {
-            name: LogBounds(log.log_start_offset, log.gaps_below if log.may_have_gaps else None)
-            for name, log in logs.items()
-        }
+        bounds = self.bounds | {name: log.bounds for name, log in logs.items()}
         if bounds != self.bounds:
             self.bounds_stored = False
             self.bounds = bounds

@@ -190,7 +190,7 @@ def rows_carried(source: LogDirectory, target: LogDirectory, log_: Log) -> bool:
 
 
 def _bounds(log_: Log) -> LogBounds:
-    return LogBounds(log_.log_start_offset, log_.gaps_below if log_.may_have_gaps else None)
+    return log_.bounds
 
 
 # -- the start -------------------------------------------------------------------------------------------------

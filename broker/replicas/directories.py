@@ -337,8 +337,8 @@ class Directories:
             return False
         return True
 
-    def keeping_starts(self, directory: Directory, partitions: Sequence[Kept]) -> Generator[None, None, bool]:
-        """Write down the log starts of all partitions in a directory, in steps; False if the disk does not take them."""
+    def keeping_bounds(self, directory: Directory, partitions: Sequence[Kept]) -> Generator[None, None, bool]:
+        """Write down the bounds of all logs in a directory, in steps; False if the disk does not take them."""
         try:
             directory.ballast.lend((yield from bounds_steps(directory.files, partial(_logs, partitions))))
         except OSError as error:

@@ -78,8 +78,8 @@ class DirectoryWriter:
         self._on_failed = on_failed
         self.on_full: Callable[[str], None] = nothing_gives_way
         """Called with `path` when its disk is full, to make room for records. Raises nothing."""
-        self.on_start_waits: Callable[[], None] | None = None
-        """Called when a log start is to be written down soon; `unkept` has its owner."""
+        self.on_bounds_wait: Callable[[], None] | None = None
+        """Called when the bounds of a log are to be written down soon; `unkept` has its owner."""
         self.unkept: dict[LogOwner, None] = {}
         self._kernel_sync = kernel_sync
         if kernel_sync is not None:
@@ -129,12 +129,12 @@ class DirectoryWriter:
             self._held.discard(owner)
             self.enqueue(owner)
 
-    def await_start(self, owner: LogOwner) -> None:
-        """Have the owner's log start written down; ``on_flushed`` says that it is."""
+    def await_bounds(self, owner: LogOwner) -> None:
+        """Have the bounds of the owner's log written down; ``on_flushed`` says that they are."""
         if self.offline is None and owner not in self.unkept:
             self.unkept[owner] = None
-            if self.on_start_waits is not None:
-                self.on_start_waits()
+            if self.on_bounds_wait is not None:
+                self.on_bounds_wait()
 
     def enqueue(self, owner: LogOwner) -> None:
         """Write the queued records of the owner's log at the end of this turn. An offline directory writes none."""

@@ -202,6 +202,7 @@ class Follower:
             if data.diverging_epoch is not None:
                 self._cut(data.diverging_epoch)
             elif data.records:
+                self._leader_high_watermark = data.high_watermark
                 self._append(memoryview(data.records))  # type: ignore[arg-type]  # received records are one buffer
         except KafkaError as error:
             log.error(
@@ -231,7 +232,14 @@ class Follower:
 
     def _append(self, records: memoryview) -> None:
         self._begin_within(records)
-        info = self._log.append_as_follower(records, leader_epoch=self.epoch, now_ms=self._clock.wall_ms())
+        log_ = self._log
+        gap = log_.gaps.first_unkept(records, log_.log_end_offset)
+        if gap is not None:
+            position, offset = gap
+            # The leader's cleaner comes as far as its mark: with that, one write is enough for the whole copy.
+            log_.gaps.expect(max(offset, self._leader_high_watermark))
+            records = records[:position]
+        info = log_.append_as_follower(records, leader_epoch=self.epoch, now_ms=self._clock.wall_ms())
         if info is not None:
             self._partition.directory.enqueue(self._partition)
 
@@ -319,11 +327,14 @@ class Follower:
         outcome = self._outcome
         if outcome is None or not self.is_durable:
             return
-        # Its leader answers DeleteRecords when every copy begins there, also after a crash.
-        start = self._log.start
+        # Its leader answers DeleteRecords when every copy begins there, also after a crash. And a gap that the
+        # log directory does not have would be damage then, with what lies behind it.
+        start, directory = self._log.start, self._partition.directory
+        if not self._log.gaps.is_kept:
+            directory.await_bounds(self._partition)
+            return
         if not start.is_kept:
-            directory = self._partition.directory
-            (directory.sync if start.waits_for_names else directory.await_start)(self._partition)
+            (directory.sync if start.waits_for_names else directory.await_bounds)(self._partition)
             return
         # Not before: after a crash an archived log begins where its checkpoint says, whatever files it has.
         if self._log.first_base_offset < self._log.log_start_offset:

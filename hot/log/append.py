@@ -232,8 +232,10 @@ class LogAppender:
     def _take_replica(self, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
         """Queue a batch that its leader has placed already."""
         tail = self._tail
-        if header.base_offset > tail.end_offset:
-            self._gaps.below = header.base_offset
+        if header.record_count <= header.last_offset_delta:
+            self._gaps.expect(header.next_offset)
+        elif header.base_offset > tail.end_offset:
+            self._gaps.expect(header.base_offset)
         segment = self._segments.active
         if segment.must_roll(len(batch), header.last_offset, header.max_timestamp, now_ms):
             segment = tail.begin_segment(header.base_offset)

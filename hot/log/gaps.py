@@ -2,19 +2,66 @@
 
 from __future__ import annotations
 
+import struct
+from typing import Final
+
+from stratalog.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+
 __all__ = ["LogGaps"]
+
+_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_INT: Final = struct.Struct(">i")
+_LAST_OFFSET_DELTA_POSITION: Final = 23
+_RECORD_COUNT_POSITION: Final = 57
 
 
 class LogGaps:
     """From ``below`` on no offset is missing: the cleaner was never there, and no leader has sent a gap."""
 
-    __slots__ = ("below", "cleaned")
+    __slots__ = ("below", "cleaned", "kept_below")
 
     def __init__(self, below: int) -> None:
         self.below = below
+        self.kept_below = below
+        """The value in ``log-bounds``: after a crash a gap between batches above it is taken for damage."""
         self.cleaned = False
         """True if the log was cleaned: offsets may be missing, also if the topic is no longer compacted."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a crash leaves the gaps that are allowed here."""
+        return self.below <= self.kept_below
+
+    def expect(self, offset: int) -> None:
+        """Allow gaps below ``offset``; the caller has that stored before there is one."""
+        self.below = max(self.below, offset)
+        self.cleaned = True
+
+    def kept(self, below: int | None) -> None:
+        """Note that ``log-bounds`` has ``below``, None for a log without gaps."""
+        self.kept_below = min(self.below, below or 0)  # a later row may have less, if the log was cut meanwhile
 
     def cut(self, end_offset: int) -> None:
         """Take ``end_offset`` as the new end of the log."""
         self.below = min(self.below, end_offset)
+        self.kept_below = min(self.kept_below, self.below)
+
+    def first_unkept(self, records: memoryview, next_offset: int) -> tuple[int, int] | None:
+        """The first batch behind a gap, or with one inside, that is not kept: its position, and where the gap ends.
+
+        ``records`` are batches from ``next_offset`` on, maybe torn at the end.
+        """
+        position = 0
+        while position + HEADER_BYTES <= len(records):
+            base_offset, length = _OFFSET_AND_LENGTH.unpack_from(records, position)
+            if next_offset < base_offset > self.kept_below:
+                return position, base_offset
+            if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+                return None  # damage, which the append finds
+            (last_offset_delta,) = _INT.unpack_from(records, position + _LAST_OFFSET_DELTA_POSITION)
+            (record_count,) = _INT.unpack_from(records, position + _RECORD_COUNT_POSITION)
+            next_offset = base_offset + last_offset_delta + 1
+            if record_count <= last_offset_delta and next_offset > self.kept_below:
+                return position, next_offset
+            position += LOG_OVERHEAD_BYTES + length
+        return None

@@ -45,6 +45,7 @@ from stratalog.hot.segments.segment import SegmentInfo
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.hot.segments.transaction_index import AbortedTxn
 from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.hot.state.log_bounds import LogBounds
 from stratalog.hot.state.producer_state import AppendOrigin
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.hot.storage.removal import FileRemoval
@@ -58,17 +59,16 @@ class Log:
     """The log of one partition on one disk. The module names its parts and their callers."""
 
     __slots__ = (
-        "_parts", "_segments", "appender", "compaction", "config", "cycles", "leader_epochs", "moving",
+        "_parts", "_segments", "appender", "compaction", "config", "cycles", "gaps", "leader_epochs", "moving",
         "producer_state", "recovery", "start", "tail", "topic_id", "topic_partition", "write_queued",
     )  # fmt: skip
 
     def __init__(self, place: LogPlace, loaded: LoadedLog, *, cleaned: bool = False) -> None:
         """``cleaned``: the cleaner was here once."""
         self._parts = parts = LogParts.of(place, loaded)
-        parts.gaps.cleaned = cleaned
+        self.gaps, self.start, self.tail = parts.gaps, parts.start, parts.tail
+        self.gaps.cleaned = cleaned
         self._segments = parts.segments
-        self.start = parts.start
-        self.tail = parts.tail
         self.write_queued = parts.tail.write
         """Bring everything queued to the files; bound, because each write comes this way. Raises `OSError`."""
         self.cycles = parts.cycles
@@ -169,14 +169,14 @@ class Log:
         return None if offset is None else max(offset, self.start.offset)
 
     @property
-    def gaps_below(self) -> int:
-        """The offset from which no offset is missing."""
-        return self._parts.gaps.below
-
-    @property
     def may_have_gaps(self) -> bool:
         """True if offsets may be missing: the topic is compacted, or was."""
-        return self.config.compacted or self._parts.gaps.cleaned
+        return self.config.compacted or self.gaps.cleaned
+
+    @property
+    def bounds(self) -> LogBounds:
+        """The row of the log directory: where the log begins, and below where it may lack offsets."""
+        return LogBounds(self.start.offset, self.gaps.below if self.may_have_gaps else None)
 
     @property
     def size_bytes(self) -> int:

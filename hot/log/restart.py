@@ -102,7 +102,7 @@ def _begin_anew(
     parts.epochs.dirty = True
     parts.tail.restart(active, offset)
     parts.cycles.restart(offset)
-    parts.gaps.below = 0
+    parts.gaps.cut(0)
 
 
 def _replace_segments(parts: LogParts, active: Segment, keep: tuple[Quarantine, str] | None) -> None:

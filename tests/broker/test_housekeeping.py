@@ -149,7 +149,7 @@ def test_a_log_start_that_is_waited_for_is_written_down_at_once(start_node):
     def begin():
         partition.log.advance_log_start(1)
         partition.on_flushed = lambda: heard.append(partition.log.start.is_kept)
-        partition.directory.await_start(partition)
+        partition.directory.await_bounds(partition)
 
     node.run(begin)
     node.wait_until(lambda: heard)
@@ -168,7 +168,7 @@ def test_a_log_start_that_finds_no_room_is_written_down_later(start_node, watche
 
     def begin():
         partition.log.advance_log_start(1)
-        partition.directory.await_start(partition)
+        partition.directory.await_bounds(partition)
 
     node.run(begin)
     node.wait_until(lambda: partition in partition.directory.unkept and not node.node.housekeeping._under_way)

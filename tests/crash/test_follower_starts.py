@@ -50,9 +50,9 @@ class Copy:
         """Write, sync, and write the checkpoint that is waited for."""
         self.disk.write()
         self.disk.flush()
-        if self.disk.waits_for_start:
+        if self.disk.waits_for_bounds:
             self.keep()
-            self.disk.waits_for_start = False
+            self.disk.waits_for_bounds = False
             self.partition.on_flushed()
 
     def keep(self):

@@ -56,7 +56,7 @@ def test_a_gap_is_damage_where_no_cleaner_was(bench, make_batch):
     log = bench.open(compacted)
     for base in (0, 1, 5, 6):
         log.append_as_follower(memoryview(make_batch(base)), leader_epoch=0, now_ms=0)
-    assert log.gaps_below == 5
+    assert log.gaps.below == 5
     log.sync()
     log.abandon()
     for options in ({"known_gaps_below": 5}, {"may_have_gaps": True}, {}):
@@ -87,7 +87,7 @@ def test_a_log_goes_on_above_more_lost_offsets_than_a_segment_holds(bench):
     log.sync()
     log.abandon()
     log = bench.open(clean=False, recovery_point=1 << 40)
-    assert (log.log_end_offset, log.gaps_below) == (1 << 40, 1 << 40)
+    assert (log.log_end_offset, log.gaps.below) == (1 << 40, 1 << 40)
     assert bench.append(log).base_offset == 1 << 40
     log.sync()
     assert [header.base_offset for header in bench.headers(log)] == [0, 1 << 40]

@@ -381,7 +381,7 @@ def test_gaps_of_the_cleaner_are_known_after_a_damaged_checkpoint(root, files):
     """Also on a topic that is compacted no longer: its gaps are no damage."""
     directory, logs = filled(root, files)
     log = logs[FLIGHTS]
-    log._parts.gaps.cleaned, log._parts.gaps.below = True, 3
+    log.gaps.expect(3)
     note_cleaner_offset(directory, FLIGHTS, 3)()
     directory.write_checkpoints(logs)
     for damaged in (None, checkpoint.CLEANER_OFFSETS, "log-bounds"):
@@ -389,4 +389,4 @@ def test_gaps_of_the_cleaner_are_known_after_a_damaged_checkpoint(root, files):
             Path(f"{root}/{damaged}").write_text("garbage")
         again = open_all(LogDirectory.load(root, files))
         assert [again[one].may_have_gaps for one in (FLIGHTS, ORDERS)] == [True, damaged == "log-bounds"]
-        assert again[FLIGHTS].gaps_below == 3
+        assert again[FLIGHTS].gaps.below == 3

@@ -196,7 +196,7 @@ def judge(image: Image, bench_type, scratch: Path, where: tuple[str, int]) -> st
         log.abandon()
         again = Log.open(
             log.directory, partition, IDS[partition], config, files=files, now_ms=2, clean=False,
-            recovery_point=end, known_gaps_below=log.gaps_below,
+            recovery_point=end, known_gaps_below=log.gaps.below,
         )  # fmt: skip
         assert again.log_end_offset == end, (where, again.recovery)
         if told:

@@ -1,6 +1,7 @@
 """The input of an upload."""
 
 import pytest
+from crc32c import crc32c
 
 from stratalog.broker.archive.upload_request import upload_request
 from stratalog.hot.config import LogConfig
@@ -10,7 +11,7 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.planning.plan_events import RangeRef
 from stratalog.tier.stores.source import source_length
-from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.batch import Record, assign_offset, build_batch
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.topic import TopicPartition
 
@@ -56,3 +57,19 @@ def test_a_range_that_the_log_does_not_have_is_an_error(log):
     """It was evicted, or never written."""
     with pytest.raises(KafkaError):
         request(log, 15, 25)
+
+
+@pytest.mark.parametrize("has_hole", [False, True], ids=["between batches", "inside a batch"])
+def test_a_copy_that_its_leader_cleaned_may_have_gaps(log, has_hole):
+    """Though the topic is compacted no longer, and this broker never cleaned it; else its archive would stop here."""
+    end = log.log_end_offset
+    assert not request(log, 0, end).compacted
+    batch = build_batch([Record(0, 1, None, b"v")])
+    if has_hole:
+        batch[23:27] = (1).to_bytes(4, "big")
+        batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
+    assign_offset(batch, 0, end if has_hole else end + 3, len(batch) - 12, 7)
+    assert log.append_as_follower(memoryview(batch), leader_epoch=7, now_ms=0)
+    log.write_queued()
+    log.sync()
+    assert request(log, 0, log.log_end_offset).compacted

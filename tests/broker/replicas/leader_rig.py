@@ -20,7 +20,7 @@ class Disk:
     def __init__(self) -> None:
         self.offline: OSError | None = None
         self.asked_to_sync: list[Partition] = []
-        self.waits_for_start = False
+        self.waits_for_bounds = False
 
     def add(self, owner) -> None:
         self.owner = owner
@@ -34,14 +34,16 @@ class Disk:
     def sync(self, owner) -> None:
         self.asked_to_sync.append(owner)
 
-    def await_start(self, owner) -> None:
-        self.waits_for_start = True
+    def await_bounds(self, owner) -> None:
+        self.waits_for_bounds = True
 
-    def keep_start(self) -> None:
+    def keep_bounds(self) -> None:
         """As a checkpoint of the log directory does."""
-        assert self.waits_for_start
-        self.waits_for_start = False
-        self.owner.log.start.kept_offset = self.owner.log.start.offset
+        assert self.waits_for_bounds
+        self.waits_for_bounds = False
+        log = self.owner.log
+        log.start.kept_offset = log.start.offset
+        log.gaps.kept(log.bounds.gaps_below)
         self.owner.on_flushed()
 
     def write(self) -> None:

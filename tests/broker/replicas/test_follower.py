@@ -72,6 +72,27 @@ def following(path, **config):
     return one
 
 
+def test_a_gap_is_taken_once_the_log_directory_has_it(bench, heard):
+    """Not before: after a crash it would be damage. The leader's mark tells how far its cleaner may have come."""
+    role = bench.partition.follower
+    role.take(data(batch(0, 2), batch(10, 2), batch(20, 2), high_watermark=30), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert (heard.told, bench.partition.log.log_end_offset) == ([], 2)
+    bench.disk.keep_bounds()
+    assert heard.told == [("taken", 2, 5, 0)]
+    assert bench.partition.log.bounds.gaps_below == 30
+    role.take(data(batch(10, 2), batch(20, 2), high_watermark=30), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert heard.told[1:] == [("taken", 22, 5, 0)]
+    assert not bench.disk.waits_for_bounds
+    role.take(data(batch(40, 2), high_watermark=35), heard)
+    assert bench.partition.log.log_end_offset == 22
+    bench.disk.keep_bounds()
+    assert (heard.told[2:], bench.partition.log.bounds.gaps_below) == ([("taken", 22, 5, 0)], 40)
+
+
 def test_with_sync_on_ack_more_is_asked_for_when_the_records_are_on_the_disk(bench, heard):
     """Written is not enough: the leader takes the offset for what a power cut leaves."""
     role = bench.partition.follower
@@ -114,7 +135,7 @@ def test_a_leader_hears_of_a_log_start_that_a_crash_would_leave(bench, heard):
     assert (heard.told, role.position.log_start_offset) == ([("taken", 4, 5, 0)], 0)
     bench.disk.flush()  # a sync of records is no checkpoint
     assert len(heard.told) == 1
-    bench.disk.keep_start()
+    bench.disk.keep_bounds()
     assert heard.told[1:] == [("taken", 4, 5, 3)]
 
 
@@ -129,7 +150,7 @@ def test_a_log_start_at_which_the_files_begin_needs_no_checkpoint(tmp_path, hear
     assert len(heard.told) == 1, "a power cut may bring back the name that went last"
     bench.disk.flush()
     assert heard.told[1:] == [("taken", 5, 5, 4)]
-    assert not bench.disk.waits_for_start
+    assert not bench.disk.waits_for_bounds
 
 
 def test_files_of_an_archived_log_stay_until_a_crash_leaves_its_start(tmp_path, heard):
@@ -141,7 +162,7 @@ def test_files_of_an_archived_log_stay_until_a_crash_leaves_its_start(tmp_path, 
     bench.disk.flush()
     role.take(data(high_watermark=5, log_start=4), heard)
     assert (log.log_start_offset, log.first_base_offset) == (4, 0)
-    bench.disk.keep_start()
+    bench.disk.keep_bounds()
     assert (log.first_base_offset, heard.told[-1]) == (4, ("taken", 5, 5, 4))
 
 
@@ -249,7 +270,7 @@ def test_a_copy_begins_with_the_batch_that_holds_the_log_start(tmp_path, heard, 
     role.take(data(batch(5, 6, epoch=6), batch(11, epoch=6), high_watermark=12, log_start=8), heard)
     bench.disk.write()
     bench.disk.flush()
-    bench.disk.keep_start()
+    bench.disk.keep_bounds()
     assert heard.told[1:] == [("taken", 12, 6, 8)]
     log = bench.partition.log
     assert (log.local_log_start_offset, bench.partition.high_watermark) == (8, 12)
@@ -279,7 +300,7 @@ def test_a_log_that_begins_behind_its_archive_has_the_history_there(tmp_path, he
     role.take(data(batch(80, epoch=6), high_watermark=80), heard)
     bench.disk.write()
     bench.disk.flush()
-    bench.disk.keep_start()
+    bench.disk.keep_bounds()
     assert heard.told == [("taken", 81, 6, 1)]
 
 

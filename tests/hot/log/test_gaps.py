@@ -1,0 +1,91 @@
+"""Where a log may lack offsets, and a copy of what a cleaner has left, over crashes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.log.gaps import LogGaps
+from stratalog.wire.batch import Record, assign_offset, build_batch
+from stratalog.wire.topic import TopicPartition
+
+NAME = TopicPartition("t", 0)
+COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
+
+
+def batch(base, count=2, *, has_hole=False) -> bytes:
+    """As a leader stores it; with a hole its cleaner has taken the last record."""
+    built = build_batch([Record(i, 1, b"k%d" % (base + i), b"v") for i in range(count)])
+    built[23:27] = (count - 1 + has_hole).to_bytes(4, "big")
+    assign_offset(built, 0, base, len(built) - 12, 1)
+    return bytes(built)
+
+
+def test_a_gap_is_kept_once_the_directory_has_it():
+    """A row that was drawn up before the log was cut, or before the gap, counts for no more than it says."""
+    gaps = LogGaps(10)
+    assert gaps.is_kept
+    gaps.expect(30)
+    assert (gaps.is_kept, gaps.cleaned) == (False, True)
+    gaps.kept(20)
+    assert not gaps.is_kept
+    gaps.kept(30)
+    assert gaps.is_kept
+    gaps.cut(15)
+    assert gaps.is_kept
+    gaps.expect(25)
+    assert not gaps.is_kept, "the row of the cut may be under way"
+    gaps.kept(None)
+    assert not gaps.is_kept
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.booleans()), max_size=6),
+    st.integers(0, 30),
+    st.integers(0, 70),
+)
+def test_the_first_unkept_gap_is_found(steps, kept, torn):
+    """Between two batches or inside one; a torn batch at the end is left to the append."""
+    gaps, records, end, unkept = LogGaps(kept), b"", 5, []
+    for skipped, count, has_hole in steps:
+        base, after = end + skipped, end + skipped + count + has_hole
+        unkept += [(len(records), base)] if skipped and base > kept else []
+        unkept += [(len(records), after)] if has_hole and after > kept else []
+        records += batch(base, count, has_hole=has_hole)
+        end = after
+    assert gaps.first_unkept(memoryview(records + batch(end)[:torn]), 5) == (unkept[0] if unkept else None)
+
+
+def test_a_length_that_leads_nowhere_ends_the_search():
+    """The append says what is wrong with such a batch."""
+    damaged = bytearray(batch(5))
+    damaged[8:12] = (-12).to_bytes(4, "big", signed=True)
+    assert LogGaps(0).first_unkept(memoryview(bytes(damaged) + batch(50)), 5) is None
+
+
+@pytest.mark.parametrize("config", [COMPACTED, LogConfig()], ids=["compacted", "compacted once"])
+@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.parametrize("stop", ["killed", "orderly, and the summaries are lost"])
+def test_a_gap_that_a_leader_sent_is_no_damage_after_a_restart(tmp_path, files, config, rolled, stop):
+    """Its leader knows that it cleaned the log, and so does the copy once its directory has the bounds."""
+    root = str(tmp_path)
+    directory = LogDirectory.load(root, files)
+    log = directory.open_log(NAME, b"i" * 16, config, now_ms=1)
+    for base in (0, 2, 20, 22):
+        assert log.append_as_follower(memoryview(batch(base)), leader_epoch=1, now_ms=1)
+    if rolled:
+        log.roll()
+        assert log.append_as_follower(memoryview(batch(24)), leader_epoch=1, now_ms=1)
+    log.sync()
+    directory.write_bounds({NAME: log})
+    end = log.log_end_offset
+    log.update_config(LogConfig())  # what was compacted once keeps its gaps
+    if stop == "killed":
+        log.abandon()
+    else:
+        directory.close({NAME: log}, broker_epoch=1)
+        (tmp_path / "log-summaries").unlink()
+    again = LogDirectory.load(root, files).open_log(NAME, b"i" * 16, LogConfig(), now_ms=1, leader_epoch_max=1)
+    found = again.recovery.damaged_offset, again.missing_ranges(), again.log_end_offset
+    assert found == (None, [], end)
