@@ -34,7 +34,7 @@ from stratalog.hot.cleaner.plan import Section, cleanable_section, dirtiest
 from stratalog.hot.cleaner.swap import SegmentSwap
 from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LONG_MAX
-from stratalog.hot.storage.shortages import NO_DESCRIPTOR
+from stratalog.hot.storage.shortages import SHORTAGES
 from stratalog.wire.errors import Corrupt, Retriable, StratalogError
 
 __all__ = ["CleanerServices", "Compaction"]
@@ -42,7 +42,7 @@ __all__ = ["CleanerServices", "Compaction"]
 PAUSE_SECONDS_MIN: Final = 0.05
 """Shortest time between two looks, even if ``log.cleaner.backoff.ms`` is shorter."""
 
-_DESCRIPTOR_WAIT_SECONDS: Final = 0.1
+_SHORTAGE_WAIT_SECONDS: Final = 0.1
 
 log = logging.getLogger(__name__)
 
@@ -282,40 +282,44 @@ class Compaction:
             raise _Moved("it was cut")
 
     async def _swap(self, unified: UnifiedLog, cleaned: CleanedSegment) -> None:
-        swap = unified.log.compaction.begin_replace(cleaned)
-        if swap is None:
+        compaction = unified.log.compaction
+        if (swap := compaction.begin_replace(cleaned)) is None:
             raise _Moved("its segments have changed")
         try:
             await self._carry_out(unified, swap, swap.stage())
             self._check(unified)
-            if not unified.log.compaction.put_in(swap):
+            if not compaction.put_in(swap):
                 raise _Moved("its segments have changed")
         except (_Moved, OSError):
-            with suppress(_Moved, FileNotFoundError):
-                await self._carry_out(unified, swap, swap.withdraw())
+            with suppress(_Moved):
+                await self._retrying(unified, swap, swap.withdraw)
+                compaction.withdrawn()
             raise
-        await self._carry_out(unified, swap, swap.retire())
-        unified.log.compaction.finish_replace(swap)
+        await self._retrying(unified, swap, swap.retire)
+        compaction.finish_replace(swap)
         unified.partition.directory.sync(unified.partition)
+
+    async def _retrying(self, unified: UnifiedLog, swap: SegmentSwap, steps: Callable[[], Iterator[None]]) -> None:
+        """A swap that has begun waits for room and for descriptors; it never stops half-way."""
+        while True:
+            try:
+                return await self._carry_out(unified, swap, steps())
+            except OSError as error:
+                if error.errno not in SHORTAGES:
+                    raise
+            await asyncio.sleep(_SHORTAGE_WAIT_SECONDS)
 
     async def _carry_out(self, unified: UnifiedLog, swap: SegmentSwap, steps: Iterator[None]) -> None:
         """Rename files on the loop, so that no deletion comes between; a thread waits for the disk."""
-        self._check_here(unified)
+        self._check_pending(unified, swap)
         for _ in steps:
-            await self._sync(swap)
-            self._check_here(unified)
+            await asyncio.get_running_loop().run_in_executor(self._threads, swap.sync)
+            self._check_pending(unified, swap)
 
-    async def _sync(self, swap: SegmentSwap) -> None:
-        """Without a free file descriptor a swap that has begun waits; it never stops half-way."""
-        while True:
-            try:
-                await asyncio.get_running_loop().run_in_executor(self._threads, swap.sync)
-            except OSError as error:
-                if error.errno not in NO_DESCRIPTOR:
-                    raise
-            else:
-                return
-            await asyncio.sleep(_DESCRIPTOR_WAIT_SECONDS)
+    def _check_pending(self, unified: UnifiedLog, swap: SegmentSwap) -> None:
+        self._check_here(unified)
+        if not unified.log.compaction.is_pending(swap):
+            raise _Moved("it was cut")
 
     def _note_gaps(self, unified: UnifiedLog, end_offset: int) -> None:
         """Store the offset below which gaps may be, before the first gap exists. A start would take them for damage."""

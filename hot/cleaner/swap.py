@@ -27,7 +27,7 @@ __all__ = ["SegmentSwap"]
 class SegmentSwap:
     """One swap. `stage`, `withdraw` and `retire` yield wherever `sync` must have run before they go on."""
 
-    __slots__ = ("_directory", "_files", "_number", "_suffixes", "cleaned", "old", "segment")
+    __slots__ = ("_directory", "_files", "_is_retired", "_number", "_suffixes", "cleaned", "is_in", "old", "segment")
 
     def __init__(
         self,
@@ -48,6 +48,9 @@ class SegmentSwap:
         """The segments that are replaced, oldest first."""
         self.segment = segment
         """The segment that replaces them."""
+        self.is_in = False
+        """Whether the log reads it already."""
+        self._is_retired = False
 
     def _path(self, suffix: str) -> str:
         return segment_path(self._directory, self.cleaned.base_offset, suffix)
@@ -79,10 +82,12 @@ class SegmentSwap:
         self._files.unlink(self._path(".log") + CLEANED)
 
     def retire(self) -> Iterator[None]:
-        """Take the old segments' names away. Raises `OSError`.
+        """Take the old segments' names away. Raises `OSError`; then call it again.
 
         A segment that a crash brings back must not lack its index of aborted transactions: the ``.log`` goes first.
         """
+        if self._is_retired:  # the new segment may have the name of an old one by now
+            return
         for old in self.old:
             for suffix, doomed in zip(SUFFIXES, self.doomed_paths(old), strict=True):
                 with suppress(FileNotFoundError):  # not every segment has all files
@@ -90,11 +95,13 @@ class SegmentSwap:
                 if suffix == ".log":
                     yield
         yield
+        self._is_retired = True
 
     def settle(self) -> None:
-        """Give the new files their own names. Raises `OSError`."""
+        """Give the new files their own names. Raises `OSError`; then call it again."""
         for suffix in [*self._suffixes, ".log"]:
-            self._files.rename(self._path(suffix) + SWAP, self._path(suffix))
+            with suppress(FileNotFoundError):  # it has its name since the last try
+                self._files.rename(self._path(suffix) + SWAP, self._path(suffix))
         self.segment.name_suffix = ""
 
     def doomed_paths(self, old: Segment) -> list[str]:

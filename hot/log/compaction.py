@@ -15,6 +15,7 @@ from stratalog.hot.cleaner.swap import SegmentSwap
 from stratalog.hot.config import LONG_MAX
 from stratalog.hot.log.aborted import find_aborted
 from stratalog.hot.log.parts import LogParts
+from stratalog.hot.log.pending_swap import end_swap, finish_swap
 from stratalog.hot.segments.scan import scan_headers
 from stratalog.hot.segments.segment import SWAP, Segment
 from stratalog.wire.batch import HEADER_BYTES, NO_TIMESTAMP
@@ -119,9 +120,11 @@ class LogCompaction:
     def begin_replace(self, cleaned: CleanedSegment) -> SegmentSwap | None:
         """Prepare the swap. None if the old segments have changed (retention, a log begun anew).
 
-        Then the owner carries out `SegmentSwap.stage`, `put_in`, `SegmentSwap.retire` and `finish_replace`. Raises
-        `OSError`.
+        Then the owner carries out `SegmentSwap.stage`, `put_in`, `SegmentSwap.retire` and `finish_replace`, or after
+        `SegmentSwap.withdraw` calls `withdrawn`. Between two steps the log may end the swap itself: see `is_pending`.
+        Raises `OSError`.
         """
+        end_swap(self._parts)
         number = self._number_of(cleaned)
         if number is None:
             return None
@@ -140,7 +143,9 @@ class LogCompaction:
         )
         segment.name_suffix = SWAP
         self._swap_count += 1
-        return SegmentSwap(place.files, place.directory, cleaned, old, segment, self._swap_count)
+        swap = SegmentSwap(place.files, place.directory, cleaned, old, segment, self._swap_count)
+        self._parts.pending.swap = swap
+        return swap
 
     def _number_of(self, cleaned: CleanedSegment) -> int | None:
         """The index of the first old segment; None if any of them has changed."""
@@ -165,22 +170,20 @@ class LogCompaction:
         for old in swap.old:
             self._parts.place.cache.drop(old)
         self._parts.gaps.cleaned = True
+        swap.is_in = True
         return True
 
-    def finish_replace(self, swap: SegmentSwap) -> None:
-        """Give the new files their names, and the old ones up for removal. Raises `OSError`.
+    def is_pending(self, swap: SegmentSwap) -> bool:
+        """Whether the swap is still to be carried out: a cut may have ended it."""
+        return self._parts.pending.swap is swap
 
-        Producer snapshots stay where a segment begins.
-        """
-        parts = self._parts
-        for old in swap.old:
-            parts.doomed.add(swap.doomed_paths(old))
-        if swap.segment not in list(parts.segments):
-            return  # it was removed meanwhile under its name `.swap`
-        swap.settle()
-        swap.segment.release()  # the next reader opens it by its name
-        parts.cycles.note_names()
-        parts.snapshots.remove(old.base_offset for old in swap.old[1:])
+    def withdrawn(self) -> None:
+        """The swap does not count any more, and has left no files."""
+        self._parts.pending.swap = None
+
+    def finish_replace(self, swap: SegmentSwap) -> None:
+        """Give the new files their names, and the old ones up for removal. Raises `OSError`; then call it again."""
+        finish_swap(self._parts, swap)
 
 
 def _first_timestamp(segment: Segment) -> int:

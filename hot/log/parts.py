@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from stratalog.hot.log.doomed_files import DoomedFiles
 from stratalog.hot.log.gaps import LogGaps
+from stratalog.hot.log.pending_swap import PendingSwap
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.snapshots import ProducerSnapshots
 from stratalog.hot.log.start import LogStart
@@ -32,6 +33,7 @@ class LogParts(NamedTuple):
     doomed: DoomedFiles
     start: LogStart
     gaps: LogGaps
+    pending: PendingSwap
 
     @classmethod
     def of(cls, place: LogPlace, loaded: LoadedLog) -> LogParts:
@@ -42,7 +44,7 @@ class LogParts(NamedTuple):
         snapshots = ProducerSnapshots(place, segments, cycles, loaded.snapshots)
         tail = LogTail(place, segments, producers, snapshots, cycles, loaded.log_end_offset)
         doomed = DoomedFiles(place, cycles)
-        log_start = loaded.log_start_offset
-        start = LogStart(place, segments, epochs, producers, snapshots, cycles, tail, doomed, log_start)
+        log_start, pending = loaded.log_start_offset, PendingSwap()
+        start = LogStart(place, segments, epochs, producers, snapshots, cycles, tail, doomed, pending, log_start)
         gaps = LogGaps(loaded.gaps_below)
-        return cls(place, segments, epochs, producers, cycles, snapshots, tail, doomed, start, gaps)
+        return cls(place, segments, epochs, producers, cycles, snapshots, tail, doomed, start, gaps, pending)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stratalog.hot.log.parts import LogParts
+from stratalog.hot.log.pending_swap import end_swap
 from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.recovery.snapshots import SNAPSHOT
 from stratalog.hot.segments.segment import SUFFIXES, Segment
@@ -85,6 +86,7 @@ def _begin_anew(
     keep: tuple[Quarantine, str] | None,
     snapshot_offset: int | None,
 ) -> None:
+    end_swap(parts)
     parts.start.finish_leaving()
     parts.place.before_cut(offset)
     parts.cycles.void_recovery_point(offset)

@@ -6,6 +6,7 @@ The log start moves in memory at once, files go later: names change first, conte
 from __future__ import annotations
 
 from stratalog.hot.log.doomed_files import DoomedFiles
+from stratalog.hot.log.pending_swap import PendingSwap
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.snapshots import ProducerSnapshots
 from stratalog.hot.log.sync_cycles import SyncCycles
@@ -31,6 +32,7 @@ class LogStart:
         "_epochs",
         "_leaving",
         "_left",
+        "_pending",
         "_place",
         "_producers",
         "_segments",
@@ -50,6 +52,7 @@ class LogStart:
         cycles: SyncCycles,
         tail: LogTail,
         doomed: DoomedFiles,
+        pending: PendingSwap,
         offset: int,
     ) -> None:
         self._place = place
@@ -60,6 +63,7 @@ class LogStart:
         self._cycles = cycles
         self._tail = tail
         self._doomed = doomed
+        self._pending = pending
         self.offset = offset
         self.kept_offset = offset
         """The start that the checkpoint of the log directory has: the next start of the broker begins there at least."""
@@ -110,13 +114,15 @@ class LogStart:
     def delete_local_before(self, offset: int) -> int:
         """Remove the frozen segments that lie wholly below ``offset``; returns how many.
 
-        The local log start moves first. The files are renamed oldest first, each name durable before the next: of
+        Those of a swap that is under way stay until it has ended. The local log start moves first. The files are renamed oldest first, each name durable before the next: of
         several renames a crash may keep any, and a newer one alone would leave a hole. Raises `OSError`; what it
         interrupted is completed first by the next call.
         """
         segments, unsealed = self._segments, self._tail.unsealed
         count = 0
         while count < len(segments) - 1 and segments[count].next_offset <= offset and segments[count] not in unsealed:
+            if self._pending.holds(segments[count]):
+                break
             count += 1
         if count == 0 and not self._leaving:
             return 0

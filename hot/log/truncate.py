@@ -8,6 +8,7 @@ that takes no appends. It knows where it was to end, and `discard_unwritten` cut
 from __future__ import annotations
 
 from stratalog.hot.log.parts import LogParts
+from stratalog.hot.log.pending_swap import end_swap
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.restart import restart
 from stratalog.hot.recovery.missing import MISSING
@@ -37,6 +38,7 @@ def truncate_to(parts: LogParts, offset: int) -> None:
 def _truncate(parts: LogParts, offset: int) -> None:
     segments, start = parts.segments, parts.start
     offset = _before_missing(segments, offset)
+    end_swap(parts, offset)
     segment = segments[segments.floor(offset)]
     located = segment.locate(offset)
     border = offset if located is None else min(offset, located[1].base_offset)
