@@ -98,7 +98,6 @@ class ControllerRole:
                 clock=clock,
                 settings=DutySettings.of(config.values),
                 bootstrap=opened.bootstrap,
-                in_transaction=lambda: quorum.publisher.in_transaction,
             )
         )
         self._last_leader_id = NO_LEADER

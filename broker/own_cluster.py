@@ -70,7 +70,6 @@ class OwnCluster:
             lambda image: activation(
                 image,
                 () if image.features else self._opened.bootstrap(),
-                in_transaction=quorum.publisher.in_transaction,
                 min_in_sync_replicas=self._min_in_sync_replicas,
             )
         )

@@ -8,11 +8,15 @@ Clients have their turns in fair shares, short commands before long ones of othe
 ask, are decided beside the others: one without records ends there and has no turn. One with records is written in its
 turn if the decision would be the same on the image of that time, and is decided again in it if not. So each command
 has the result that it has alone, on the image of its writing or, without records, on the image of its decision.
+
+A turn ends a metadata transaction that it finds open before it decides: a batch of the command before was refused, or
+another controller died inside. The transaction would take along all that is written behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Sequence
 from typing import Any, Final, Protocol, TypeVar
@@ -24,9 +28,12 @@ from stratalog.metadata.image.decision import Steps, at_once, batches
 from stratalog.metadata.image.features import METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.same_image import Same, same_everywhere
+from stratalog.wire.records.metadata import AbortTransactionRecord
 from stratalog.wire.schema import Message
 
 __all__ = ["ControlPlane", "new_topic_id"]
+
+log = logging.getLogger(__name__)
 
 _UUID_BYTES: Final = 16
 _DASH: Final = 62
@@ -40,6 +47,8 @@ _COMMAND_COST: Final = 100
 """The cost of a command about nothing, in things: its records are synced, as those of any other are."""
 _ASIDE_MAX: Final = 4
 """Long commands that are decided, or wait for their turn to be written. Each holds its records in memory."""
+
+_REASON: Final = "The rest of the transaction was never written"
 
 T = TypeVar("T")
 
@@ -56,6 +65,10 @@ class Committing(Protocol):
     @property
     def active_epoch(self) -> int:
         """The epoch in which this node's controller decides. Raises `KafkaError` NOT_CONTROLLER."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the last applied record stands inside a metadata transaction (KIP-868)."""
 
     def propose(self, records: Sequence[Message], /, *, epoch: int) -> asyncio.Future[int]:
         """The offset of the last record, once all are committed and applied. Fails with `KafkaError`."""
@@ -139,7 +152,9 @@ class ControlPlane:
     async def write(self, records: tuple[Message, ...]) -> None:
         """Write records that need no decision (those of a new cluster)."""
         async with self._turns.turn(self, _COMMAND_COST + len(records)):
-            await _to_its_end(self._write(Decision(records, None), self._quorum.active_epoch))
+            epoch = self._quorum.active_epoch
+            await self._make_ready(epoch)
+            await _to_its_end(self._write(Decision(records, None), epoch))
 
     async def _in_turn(
         self,
@@ -154,8 +169,9 @@ class ControlPlane:
         async with self._turns.turn(source, cost):
             begun = loop.time()
             self.waited_ms.note((begun - asked) * 1000, int(begun * 1000))
-            # The image stays what it is meanwhile: no other command is written before this one is carried out.
             epoch = self._quorum.active_epoch
+            await self._make_ready(epoch)
+            # The image stays what it is from here: no other command is written before this one is carried out.
             if aside is not None and aside[2](aside[0], self.image):
                 decision = aside[1]
             else:
@@ -166,6 +182,15 @@ class ControlPlane:
             ended = loop.time()
             self.taken_ms.note((ended - begun) * 1000, int(ended * 1000))
             return decision.result
+
+    async def _make_ready(self, epoch: int) -> None:
+        """Write what has to stand in front of the next command. Raises `KafkaError`: no command may be decided yet."""
+        if self._quorum.in_transaction:
+            await _to_its_end(self._end_transaction(epoch))
+
+    async def _end_transaction(self, epoch: int) -> None:
+        log.warning("a metadata transaction was left open in the log; it is aborted, and none of its records holds")
+        await self._quorum.propose((AbortTransactionRecord(reason=_REASON),), epoch=epoch)
 
     async def _write(self, decision: Decision[Any], epoch: int) -> None:
         """Have the records committed, in the epoch in which they were decided and in no other."""

@@ -74,8 +74,7 @@ class DutySettings(Struct, frozen=True, kw_only=True):
 class DutyServices(Struct, frozen=True, kw_only=True):
     """The parts of a controller that its duties use.
 
-    ``bootstrap`` gives the records of a new cluster, ``in_transaction`` whether the log ends inside a metadata
-    transaction; both are asked when this controller becomes active.
+    ``bootstrap`` gives the records of a new cluster. It is asked when this controller becomes active.
     """
 
     control: ControlPlane
@@ -83,7 +82,6 @@ class DutyServices(Struct, frozen=True, kw_only=True):
     clock: Clock
     settings: DutySettings
     bootstrap: Callable[[], Sequence[Message]]
-    in_transaction: Callable[[], bool]
 
 
 class ControllerDuties:
@@ -138,7 +136,6 @@ class ControllerDuties:
             return activation(
                 image,
                 () if image.features else services.bootstrap(),
-                in_transaction=services.in_transaction(),
                 min_in_sync_replicas=settings.min_in_sync_replicas,
             )
 

@@ -58,8 +58,7 @@ class Quorum:
     def __init__(self, parts: QuorumParts) -> None:
         """Raises `Corrupt` for a log whose votes are lost."""
         self._parts = parts
-        key = parts.identity.key
-        self.node_id, self.directory_id = key.id, key.directory_id
+        self.node_id, self.directory_id = parts.identity.key.id, parts.identity.key.directory_id
         """The replica that this node is."""
         self.cluster_id = parts.identity.cluster_id or ""
         self.replica, self.publisher, self.snapshotting = parts.replica, parts.publisher, parts.snapshotting
@@ -140,6 +139,11 @@ class Quorum:
         return self._office.active_epoch
 
     @property
+    def in_transaction(self) -> bool:
+        """Whether the last applied record stands inside a metadata transaction."""
+        return self._parts.publisher.in_transaction
+
+    @property
     def is_voter(self) -> bool:
         """Whether this node votes."""
         return self._raft.is_voter
@@ -182,11 +186,7 @@ class Quorum:
         return answer
 
     def propose(self, records: Sequence[Message], *, epoch: int) -> asyncio.Future[int]:
-        """Write records in the epoch in which they were decided; the offset of the last one, once all are applied.
-
-        Fails with `KafkaError`: NOT_CONTROLLER if the leadership has gone, and the outcome is then unknown;
-        KAFKA_STORAGE_ERROR if the log cannot be written.
-        """
+        """Write records in the epoch in which they were decided, see `QuorumView.propose`."""
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._take(Proposal(tuple(records), epoch, done))
         return done

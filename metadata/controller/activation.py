@@ -1,9 +1,9 @@
-"""The first records of a controller that becomes active: a new cluster begins, or a transaction of another one ends.
+"""The first records of a controller that becomes active: a new cluster begins.
 
 An empty log gets the records of ``bootstrap.checkpoint`` and, where eligible leader replicas are kept, one minimum of
 in-sync replicas for the cluster; all of them hold together. A log that was restored from a bucket has the levels of a new
 cluster and no minimum yet, as that is a setting of the node: it gets it here. A transaction that the controller before has
-left open never holds, because its rest is not known. Sources: Kafka's ``ActivationRecordsGenerator``; KIP-868, KIP-966.
+left open was aborted before, by `ControlPlane`. Sources: Kafka's ``ActivationRecordsGenerator``; KIP-868, KIP-966.
 """
 
 from __future__ import annotations
@@ -15,27 +15,24 @@ from stratalog.metadata.controller.min_in_sync import one_minimum_records
 from stratalog.metadata.image.decision import Decision
 from stratalog.metadata.image.features import METADATA_VERSION, TRANSACTIONS_SINCE, has_eligible_leader_replicas
 from stratalog.metadata.image.image import ClusterImage
-from stratalog.wire.records.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from stratalog.wire.records.metadata import BeginTransactionRecord, EndTransactionRecord
 from stratalog.wire.schema import Message
 
 __all__ = ["activation"]
 
-_REASON: Final = "Controller failover"
 _NAME: Final = "Bootstrap records"
 
 
-def activation(
-    image: ClusterImage, bootstrap: Sequence[Message], *, in_transaction: bool, min_in_sync_replicas: int
-) -> Decision[None]:
-    """The records with which a controller begins to decide; none where the log is whole.
+def activation(image: ClusterImage, bootstrap: Sequence[Message], *, min_in_sync_replicas: int) -> Decision[None]:
+    """The records with which a controller begins to decide; none where the cluster has begun.
 
-    ``in_transaction``: the log ends inside a metadata transaction. ``min_in_sync_replicas`` is the setting of the
-    controller's file. ``bootstrap`` begins with the level of ``metadata.version``.
+    ``min_in_sync_replicas`` is the setting of the controller's file. ``bootstrap`` begins with the level of
+    ``metadata.version``.
     """
-    records: list[Message] = [AbortTransactionRecord(reason=_REASON)] if in_transaction else []
     if image.features:
+        records: list[Message] = []
         if has_eligible_leader_replicas(image.features):
-            records += one_minimum_records(image, min_in_sync_replicas)
+            records = one_minimum_records(image, min_in_sync_replicas)
         return Decision(tuple(records), None)
     begun = image.apply(bootstrap)
     first = [*bootstrap]
@@ -43,4 +40,4 @@ def activation(
         first += one_minimum_records(begun, min_in_sync_replicas)
     if begun.features.get(METADATA_VERSION, 0) >= TRANSACTIONS_SINCE:
         first = [BeginTransactionRecord(name=_NAME), *first, EndTransactionRecord()]
-    return Decision((*records, *first), None)
+    return Decision(tuple(first), None)

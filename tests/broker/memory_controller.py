@@ -42,6 +42,7 @@ class MemoryLog:
     """A quorum of one that keeps records. ``open`` lets proposals through, ``error`` is what they raise."""
 
     active_epoch = 1
+    in_transaction = False
 
     def __init__(self, clock, on_applied):
         self.records = []

@@ -19,6 +19,8 @@ from stratalog.wire.records.metadata import ProducerIdsRecord, RemoveTopicRecord
 class MetadataLog:
     """A quorum of one that takes records when the test lets it, and publishes them."""
 
+    in_transaction = False
+
     def __init__(self, on_applied=None) -> None:
         self.appended = []
         self.open = asyncio.Event()

@@ -21,7 +21,7 @@ LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=12)
 def duties_of(memory_controller):
     """Make a controller with duties that is not active yet."""
 
-    def make(is_new=False, in_transaction=False, **settings):
+    def make(is_new=False, **settings):
         one = memory_controller(active=False, is_new=is_new)
         values = {"balance_seconds": 0, "idle_seconds": 0, "unclean_seconds": 0, **settings}
         services = DutyServices(
@@ -30,7 +30,6 @@ def duties_of(memory_controller):
             clock=one.clock,
             settings=DutySettings(**values),
             bootstrap=lambda: (LEVEL,),
-            in_transaction=lambda: in_transaction,
         )
         one.others.append(ControllerDuties(services))
         return one

@@ -5,19 +5,13 @@ import pytest
 from stratalog.metadata.controller.activation import activation
 from stratalog.metadata.image.features import bootstrap_records
 from stratalog.metadata.image.image import EMPTY_IMAGE
-from stratalog.metadata.image.record_values import record_values
-from stratalog.metadata.image.replay import MetadataReplay
-from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.records.metadata import (
-    AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
-    TopicRecord,
 )
 
-ABORT = AbortTransactionRecord(reason="Controller failover")
 BEGIN = BeginTransactionRecord(name="Bootstrap records")
 END = EndTransactionRecord()
 ELR = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
@@ -28,8 +22,8 @@ def level(number):
     return FeatureLevelRecord(name="metadata.version", feature_level=number)
 
 
-def records(image, bootstrap=(), *, in_transaction=False):
-    return list(activation(image, bootstrap, in_transaction=in_transaction, min_in_sync_replicas=2).records)
+def records(image, bootstrap=()):
+    return list(activation(image, bootstrap, min_in_sync_replicas=2).records)
 
 
 def test_an_empty_log_gets_the_records_of_a_new_cluster_in_one_transaction():
@@ -61,26 +55,3 @@ def test_a_restored_log_gets_the_minimum_of_the_node():
 def test_a_log_that_is_whole_gets_nothing():
     """The bootstrap is of a cluster that begins."""
     assert records(EMPTY_IMAGE.apply([level(30)]), [level(30)]) == []
-
-
-@pytest.mark.parametrize("is_new", [True, False])
-def test_a_transaction_that_another_controller_left_open_never_holds(is_new):
-    """The log goes on behind it, whatever it was about: a topic, or the beginning of the cluster."""
-    replay = MetadataReplay()
-
-    def write(*written):
-        rows = [Record(at, 1, None, value) for at, value in enumerate(record_values(written, 30))]
-        batch = build_batch(rows)
-        batch[:8] = replay.next_offset.to_bytes(8, "big")
-        replay.replay(batch)
-        return replay.image()
-
-    if not is_new:
-        write(level(30))
-    image = write(BEGIN, TopicRecord(name="half", topic_id=b"h" * 16))
-    assert replay.in_transaction
-    found = records(image, [level(30)], in_transaction=True)
-    assert found == ([ABORT, BEGIN, level(30), END] if is_new else [ABORT])
-    image = write(*found)
-    assert not replay.in_transaction
-    assert (image.features, list(image.topics.by_name)) == ({"metadata.version": 30}, [])
