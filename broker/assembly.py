@@ -38,7 +38,6 @@ from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.views.mount import Mount, MountServices
 from stratalog.broker.views.views import Views, ViewServices
-from stratalog.metadata.controller.min_in_sync import minimum_of_file
 from stratalog.metadata.image.difference import ImageChange
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
@@ -158,10 +157,9 @@ def new_cluster(
     add_applied_metrics(broker.metrics, opened.quorum.publisher, broker.clock)
     if not config.roles.has_peers:
         in_slices = partial(slices.run, urgent=True)  # one command at a time, others wait for its end
-        control = ControlPlane(opened.quorum, before=before, in_slices=in_slices, aside=slices.run)
-        minimum = minimum_of_file(config.static)
-        own = OwnCluster(opened, half, control, resolver=resolver, min_in_sync_replicas=minimum)
-        return _measured(broker.metrics, own)
+        activate = opened.activation(config.static)
+        control = ControlPlane(opened.quorum, activate=activate, before=before, in_slices=in_slices, aside=slices.run)
+        return _measured(broker.metrics, OwnCluster(opened, half, control, resolver=resolver))
     from stratalog.broker.controller_role import ControllerRole  # noqa: PLC0415
     from stratalog.broker.joined_cluster import JoinedCluster  # noqa: PLC0415 - a node of one starts without them
 

@@ -77,7 +77,8 @@ class ControllerRole:
         self.listener = ControllerListener(self, tick)
         slices = self.listener.dispatcher.slices
         self._in_slices = partial(slices.run, urgent=True)
-        self.control = ControlPlane(quorum, in_slices=self._in_slices, aside=slices.run)
+        activate = opened.activation(config.static)
+        self.control = ControlPlane(quorum, activate=activate, in_slices=self._in_slices, aside=slices.run)
         settings = config.roles.quorum
         self.sessions = BrokerSessions(
             SessionServices(
@@ -97,7 +98,6 @@ class ControllerRole:
                 cluster=self.cluster,
                 clock=clock,
                 settings=DutySettings.of(config.values),
-                bootstrap=opened.bootstrap,
             )
         )
         self._last_leader_id = NO_LEADER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,10 @@ from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.metadata.controller.activation import activation
+from stratalog.metadata.controller.min_in_sync import minimum_of_file
+from stratalog.metadata.image.decision import Decision
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey
 from stratalog.wire.schema import Message
 
@@ -51,6 +55,11 @@ class NodeQuorum(Struct, frozen=True, kw_only=True):
     """Makes links to other nodes."""
     bootstrap: Callable[[], Sequence[Message]]
     """The first records of a new cluster."""
+
+    def activation(self, static: Mapping[str, str]) -> Callable[[ClusterImage], Decision[None]]:
+        """The decision with which the controller of this node begins; ``static`` are the settings of its file."""
+        minimum = minimum_of_file(static)
+        return lambda image: activation(image, () if image.features else self.bootstrap(), min_in_sync_replicas=minimum)
 
 
 def open_node_quorum(services: QuorumServices) -> NodeQuorum:

@@ -13,7 +13,7 @@ from stratalog.broker.quorum.publishing import Follow
 from stratalog.broker.replicas.hosted_partitions import Placements
 from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
-from stratalog.metadata.controller.controller import BrokerStart, activation, register_broker
+from stratalog.metadata.controller.controller import BrokerStart, register_broker
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
 
@@ -36,16 +36,11 @@ class OwnCluster:
         control: ControlPlane,
         *,
         resolver: Callable[[ClusterImage], ConfigResolver],
-        min_in_sync_replicas: int,
     ) -> None:
-        """``resolver`` gives the settings of topics by an image's defaults.
-
-        ``min_in_sync_replicas`` is the setting of this node's file.
-        """
+        """``resolver`` gives the settings of topics by an image's defaults."""
         self._opened = opened
         self._half = half
         self._resolver = resolver
-        self._min_in_sync_replicas = min_in_sync_replicas
         self.broker_state = BrokerState.NOT_RUNNING
         self.control = control
         self.producer_ids = ProducerIds(partial(allocate_here, control, half.node_id))
@@ -66,13 +61,7 @@ class OwnCluster:
         self.broker_state = BrokerState.RECOVERY
         quorum, half = self._opened.quorum, self._half
         quorum.publisher.follow(applied)
-        await self.control.execute(
-            lambda image: activation(
-                image,
-                () if image.features else self._opened.bootstrap(),
-                min_in_sync_replicas=self._min_in_sync_replicas,
-            )
-        )
+        await self.control.begin(self)
         start = BrokerStart(
             broker_id=half.node_id,
             incarnation_id=half.incarnation_id,

@@ -10,7 +10,8 @@ turn if the decision would be the same on the image of that time, and is decided
 has the result that it has alone, on the image of its writing or, without records, on the image of its decision.
 
 A turn ends a metadata transaction that it finds open before it decides: a batch of the command before was refused, or
-another controller died inside. The transaction would take along all that is written behind it.
+another controller died inside. The transaction would take along all that is written behind it. After that, the first turn
+of an office writes the office's first records. Kafka's controllers put both in front of their queue.
 """
 
 from __future__ import annotations
@@ -82,6 +83,10 @@ def new_topic_id() -> bytes:
             return topic_id
 
 
+def _nothing(_image: ClusterImage) -> Decision[None]:
+    return Decision((), None)
+
+
 async def _at_once(steps: Generator[None, None, Any]) -> Any:
     return at_once(lambda: steps)()
 
@@ -93,16 +98,22 @@ class ControlPlane:
         self,
         quorum: Committing,
         *,
+        activate: Callable[[ClusterImage], Decision[None]] = _nothing,
         before: Callable[[ClusterImage, Sequence[Message]], None] = lambda _image, _records: None,
         in_slices: Callable[[Generator[None, None, Any]], Awaitable[Any]] = _at_once,
         aside: Callable[[Generator[None, None, Any]], Awaitable[Any]] = _at_once,
     ) -> None:
-        """``before`` is called before records are written; what it raises keeps them from being written.
+        """``activate`` decides about the first records of an office: those of a new cluster.
+
+        ``before`` is called before records are written; what it raises keeps them from being written.
 
         ``in_slices`` carries out what is decided or made in steps, so that others have their turns meanwhile; ``aside``
         does the same for a command that has no turn yet, so that no other command waits for its end.
         """
         self._quorum = quorum
+        self._activate = activate
+        self._begun: int | None = None
+        """The epoch whose first records are written."""
         self._before = before
         self._in_slices = in_slices
         self._decide_aside = aside
@@ -142,12 +153,18 @@ class ControlPlane:
         if size < LONG and not only_asks:
             return await self._in_turn(decide, source, cost)
         async with self._long.turn(source, cost):
+            if self._begun != self._quorum.active_epoch:
+                await self.begin(source)
             image = self.image
             found = decide(image)
             decision: Decision[T] = found if isinstance(found, Decision) else await self._decide_aside(found)
             if not decision.records:
                 return decision.result
             return await self._in_turn(decide, source, cost, (image, decision, same))
+
+    async def begin(self, source: Hashable) -> None:
+        """Write the first records of this office, unless a command of the office has done so. Raises as `execute` does."""
+        await self._in_turn(_nothing, source, _COMMAND_COST)
 
     async def write(self, records: tuple[Message, ...]) -> None:
         """Write records that need no decision (those of a new cluster)."""
@@ -186,11 +203,13 @@ class ControlPlane:
     async def _make_ready(self, epoch: int) -> None:
         """Write what has to stand in front of the next command. Raises `KafkaError`: no command may be decided yet."""
         if self._quorum.in_transaction:
-            await _to_its_end(self._end_transaction(epoch))
-
-    async def _end_transaction(self, epoch: int) -> None:
-        log.warning("a metadata transaction was left open in the log; it is aborted, and none of its records holds")
-        await self._quorum.propose((AbortTransactionRecord(reason=_REASON),), epoch=epoch)
+            await _to_its_end(self._write(Decision((AbortTransactionRecord(reason=_REASON),), None), epoch))
+            log.warning("a metadata transaction that was left open in the log is aborted: none of its records holds")
+        if self._begun != epoch:
+            first = self._activate(self.image)
+            if first.records:
+                await _to_its_end(self._write(first, epoch))
+            self._begun = epoch
 
     async def _write(self, decision: Decision[Any], epoch: int) -> None:
         """Have the records committed, in the epoch in which they were decided and in no other."""

@@ -1,4 +1,4 @@
-"""Drives the duties of an active controller that no request asks for: its first records, elections, signs of life.
+"""Drives the duties of an active controller that no request asks for: its beginning, elections, signs of life.
 
 Preferred replicas get their leaderships back from time to time, partitions without a leader get an unclean one where
 their topic allows it, and a log in which nothing happens gets a record, by which brokers know that they are up to date.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -24,7 +24,6 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.metadata.controller.controller import (
     ClusterView,
     Decision,
-    activation,
     balancing_leaders,
     electing_uncleanly,
 )
@@ -33,7 +32,6 @@ from stratalog.metadata.image.image import ClusterImage, ImageDelta
 from stratalog.metadata.settings.catalogue.types import ConfigValue
 from stratalog.wire.errors import ErrorCode, KafkaError, StratalogError
 from stratalog.wire.records.metadata import NoOpRecord
-from stratalog.wire.schema import Message
 
 __all__ = ["ControllerDuties", "DutyServices", "DutySettings"]
 
@@ -50,8 +48,6 @@ class DutySettings(Struct, frozen=True, kw_only=True):
     balance_seconds: float
     idle_seconds: float
     unclean_seconds: float
-    min_in_sync_replicas: int = 1
-    """The setting min.insync.replicas of the controller's file."""
 
     @classmethod
     def of(cls, values: Mapping[str, ConfigValue]) -> DutySettings:
@@ -67,21 +63,16 @@ class DutySettings(Struct, frozen=True, kw_only=True):
             balance_seconds=number("leader.imbalance.check.interval.seconds") if balances else 0,
             idle_seconds=number("metadata.max.idle.interval.ms") / 1000,
             unclean_seconds=number("unclean.leader.election.interval.ms") / 1000,
-            min_in_sync_replicas=number("min.insync.replicas"),
         )
 
 
 class DutyServices(Struct, frozen=True, kw_only=True):
-    """The parts of a controller that its duties use.
-
-    ``bootstrap`` gives the records of a new cluster. It is asked when this controller becomes active.
-    """
+    """The parts of a controller that its duties use."""
 
     control: ControlPlane
     cluster: ClusterIndex
     clock: Clock
     settings: DutySettings
-    bootstrap: Callable[[], Sequence[Message]]
 
 
 class ControllerDuties:
@@ -129,19 +120,11 @@ class ControllerDuties:
     # -- duties ---------------------------------------------------------------------------------------------------
 
     async def _activate(self) -> None:
-        """Write the first records of this office, and then begin with what comes from time to time."""
+        """Have the first records of this office written, and then begin with what comes from time to time."""
         services, settings = self._services, self._services.settings
-
-        def decide(image: ClusterImage) -> Decision[None]:
-            return activation(
-                image,
-                () if image.features else services.bootstrap(),
-                min_in_sync_replicas=settings.min_in_sync_replicas,
-            )
-
         while True:
             try:
-                await services.control.execute(decide, source=self)
+                await services.control.begin(self)
                 break
             except KafkaError as error:
                 if error.code is ErrorCode.NOT_CONTROLLER:

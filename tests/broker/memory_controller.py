@@ -15,7 +15,7 @@ from stratalog.broker.quorum.leadership import LeaderAndEpoch
 from stratalog.broker.requests.dispatch_row import PENDING, failed_response
 from stratalog.broker.runtime.clock import LoopClock
 from stratalog.broker.runtime.slices import to_the_end
-from stratalog.metadata.controller.controller import BrokerRegistration, Heartbeat, TopicRules
+from stratalog.metadata.controller.controller import BrokerRegistration, Heartbeat, TopicRules, activation
 from stratalog.metadata.image.brokers_image import ListenerAddress
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.image.features import SUPPORTED_FEATURES, bootstrap_records
@@ -97,14 +97,15 @@ class MemoryController:
 
     node_id, cluster_id = 100, CLUSTER_ID
 
-    def __init__(self, *, elr=False, static=None, seed=0, is_new=False):
+    def __init__(self, *, elr=False, static=None, seed=0, is_new=False, bootstrap=()):
         self.loop = VirtualLoop(random.Random(seed), Trace())
         self.dice = random.Random(seed)
         self.clock = LoopClock(self.loop, 1_700_000_000_000)
         self.log = MemoryLog(self.clock, self._applied)
         self.static = static or {}
         self.cluster = ClusterIndex(self._resolver)
-        self.control = ControlPlane(self.log)
+        self.bootstrap = bootstrap
+        self.control = ControlPlane(self.log, activate=self._activation)
         self.dialer = MemoryDialer()
         self.sources = collections.defaultdict(Client)
         """The connections of brokers."""
@@ -132,6 +133,9 @@ class MemoryController:
     def _resolver(self, image):
         mine = image.configs.of(ConfigResource.broker(self.node_id))
         return ConfigResolver.for_topics(self.static, mine, image.configs.of(CLUSTER_DEFAULT))
+
+    def _activation(self, image):
+        return activation(image, () if image.features else self.bootstrap, min_in_sync_replicas=1)
 
     async def _applied(self, image, delta):
         self.cluster.follow(image, delta)
@@ -186,6 +190,7 @@ class MemoryController:
         self.run(self._lead(epoch, is_active=False))
 
     async def _lead(self, epoch, *, is_active):
+        self.log.active_epoch = epoch
         for each in (*self.others, self.sessions):
             each.leader_changed(LeaderAndEpoch(self.node_id, epoch), is_active)
 

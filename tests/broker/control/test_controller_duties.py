@@ -8,13 +8,21 @@ import pytest
 from stratalog.broker.control import controller_duties
 from stratalog.broker.control.controller_duties import ControllerDuties, DutyServices, DutySettings
 from stratalog.metadata.controller import elections
+from stratalog.metadata.controller.controller import Heartbeat
 from stratalog.metadata.image.decision import Decision
 from stratalog.metadata.image.image import ImageDelta
 from stratalog.metadata.settings.configs import ConfigSource, resolve_broker_config
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.records.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord, PartitionChangeRecord
+from stratalog.wire.records.metadata import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
 
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=12)
+BEAT = Heartbeat(broker_id=1, broker_epoch=0, metadata_offset=0)
 
 
 @pytest.fixture
@@ -22,14 +30,13 @@ def duties_of(memory_controller):
     """Make a controller with duties that is not active yet."""
 
     def make(is_new=False, **settings):
-        one = memory_controller(active=False, is_new=is_new)
+        one = memory_controller(active=False, is_new=is_new, bootstrap=(LEVEL,) if is_new else ())
         values = {"balance_seconds": 0, "idle_seconds": 0, "unclean_seconds": 0, **settings}
         services = DutyServices(
             control=one.control,
             cluster=one.cluster,
             clock=one.clock,
             settings=DutySettings(**values),
-            bootstrap=lambda: (LEVEL,),
         )
         one.others.append(ControllerDuties(services))
         return one
@@ -70,6 +77,22 @@ def test_first_records_that_fail_are_tried_again_while_the_office_lasts(duties_o
     one.become_active(2)
     one.pass_ms(5000)
     assert not caplog.records
+
+
+def test_brokers_are_not_heard_before_the_first_records(duties_of):
+    """The disk refuses them: a registration hears so and leaves nothing, and comes behind them when there is room."""
+    one = duties_of(is_new=True)
+    one.log.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+    one.become_active()
+    one.pass_ms(1)
+    for heard in (one.sessions.register(one.registration(1), source=1), one.sessions.heartbeat(BEAT, source=1)):
+        with pytest.raises(KafkaError, match="the disk is full"):
+            one.run(heard)
+    one.log.error = None
+    one.start(1)
+    assert one.log.records[0] == LEVEL
+    assert isinstance(one.log.records[1], RegisterBrokerRecord)
+    assert one.active() == [1]
 
 
 def test_a_silent_log_gets_a_sign_of_life_and_a_busy_one_none(duties_of):
@@ -227,18 +250,17 @@ def test_one_that_takes_longer_than_its_interval_is_not_begun_twice(duties_of):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, DutySettings(balance_seconds=300, idle_seconds=0.5, unclean_seconds=300, min_in_sync_replicas=1)),
+        ({}, DutySettings(balance_seconds=300, idle_seconds=0.5, unclean_seconds=300)),
         (
             {
                 "auto.leader.rebalance.enable": "false",
                 "metadata.max.idle.interval.ms": "0",
-                "min.insync.replicas": "2",
             },
-            DutySettings(balance_seconds=0, idle_seconds=0, unclean_seconds=300, min_in_sync_replicas=2),
+            DutySettings(balance_seconds=0, idle_seconds=0, unclean_seconds=300),
         ),
         (
             {"leader.imbalance.check.interval.seconds": "7", "unclean.leader.election.interval.ms": "9500"},
-            DutySettings(balance_seconds=7, idle_seconds=0.5, unclean_seconds=9.5, min_in_sync_replicas=1),
+            DutySettings(balance_seconds=7, idle_seconds=0.5, unclean_seconds=9.5),
         ),
     ],
 )
