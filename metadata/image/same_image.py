@@ -42,13 +42,19 @@ def same_to_topics(names: Collection[str]) -> Same:
 
 
 def same_to_resources(resources: Iterable[ConfigResource]) -> Same:
-    """For commands that change the settings of resources: neither these have changed nor what holds for all."""
+    """For commands that change the settings of resources: neither these have changed nor what holds for all.
+
+    Where the settings of all brokers are among them, no topic has changed either.
+    """
     named = dict.fromkeys(resources)
+    # Another min.insync.replicas of the cluster names the partitions without a leader, whichever topic they are of.
+    of_all = CLUSTER_DEFAULT in named
 
     def same(before: ClusterImage, now: ClusterImage) -> bool:
         shared = [CLUSTER_DEFAULT, *(ConfigResource.broker(each) for each in now.brokers.brokers)]
         return (
             _same_brokers(before, now)
+            and (not of_all or before.topics is now.topics)
             and all(before.configs.of(each) is now.configs.of(each) for each in (*shared, *named))
             and all(
                 before.topics.by_name.get(name) is now.topics.by_name.get(name)

@@ -2,14 +2,24 @@
 
 import pytest
 
+from stratalog.metadata.controller.assign_replicas import Placed, assigning_replicas_to_directories
+from stratalog.metadata.controller.configs import ConfigChange, ConfigRules, incremental_alter_configs
+from stratalog.metadata.controller.elections import electing_leaders
 from stratalog.metadata.controller.features import FeatureUpdate, update_features
 from stratalog.metadata.controller.min_in_sync import check_minimum, one_minimum_records, without_eligible
+from stratalog.metadata.controller.topics import deleting_topics
 from stratalog.metadata.image.brokers_image import SupportedLevels
-from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ResourceType
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from stratalog.metadata.image.decision import at_once
+from stratalog.metadata.image.directory_ids import LOST
 from stratalog.metadata.image.features import SUPPORTED_FEATURES
+from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.metadata.image.same_image import same_to_resources
 from stratalog.metadata.image.topics_image import NO_LEADER, LeaderRecovery
+from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import ClearElrRecord, ConfigRecord, FeatureLevelRecord
+from stratalog.wire.topic import ZERO_UUID, TopicPartition
 
 ELR = "eligible.leader.replicas.version"
 NAME = "min.insync.replicas"
@@ -125,3 +135,43 @@ def test_the_feature_needs_a_level_of_metadata_version(world):
         update_features(one.image, [FeatureUpdate(ELR, 1)], node_id=7, supported=supported)
     both = [FeatureUpdate(ELR, 1), FeatureUpdate("metadata.version", 23)]
     assert update_features(one.image, both, node_id=7, supported=supported).records
+
+
+def deleted(one):
+    """No replica of the topic lives, and it is deleted: a record of its partition could not be replayed."""
+    one.tick(9000)
+    return lambda: at_once(deleting_topics)(one.image, [("t", ZERO_UUID)])
+
+
+def elected_uncleanly(one):
+    """The last one to be out of sync leads now: the others must not be eligible again."""
+    one.tick(9000, 1, 2)
+    one.tick(9000)
+    one.tick(9000)
+    one.restart(3, is_clean=True)
+    return lambda: at_once(electing_leaders)(one.view, 1, [TopicPartition("t", 0)])
+
+
+def without_its_leader(one):
+    """The leader's directory is lost: the eligible one has everything and is kept."""
+    one.tick(9000, 1)
+    key, epoch = PartitionKey(one.image.topics.by_name["t"].topic_id, 0), one.image.brokers.brokers[1].epoch
+    return lambda: at_once(assigning_replicas_to_directories)(one.view, 1, epoch, [Placed(key, LOST)])
+
+
+@pytest.mark.parametrize("kind", ["cluster", "topic"])
+@pytest.mark.parametrize("prepare", [deleted, elected_uncleanly, without_its_leader])
+def test_another_minimum_is_decided_again_after_a_change_of_its_topics(world, prepare, kind):
+    """Its records name partitions without a leader: decided before that change, they would be others."""
+    one = world(elr=True, minimum=2)
+    one.start(1, 2, 3)
+    one.topic("t", (1, 2, 3))
+    meanwhile = prepare(one)
+    resource = CLUSTER_DEFAULT if kind == "cluster" else ConfigResource.topic("t")
+    changes = [(resource, [ConfigChange(NAME, 0, "1")])]
+    rules = ConfigRules(resolver=ConfigResolver.for_topics({}, {}, {}), static={})
+    before, decided = one.image, incremental_alter_configs(one.image, changes, rules)
+    assert same_to_resources([resource])(before, one.image)
+    one.write(meanwhile().records)
+    assert incremental_alter_configs(one.image, changes, rules) != decided
+    assert not same_to_resources([resource])(before, one.image)

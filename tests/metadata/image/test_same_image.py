@@ -113,6 +113,16 @@ def test_settings_of_brokers_and_of_the_resources_count(cluster):
         assert same(image, now) is not counts
 
 
+def test_all_topics_count_where_the_settings_of_all_brokers_change(cluster):
+    """Another minimum of the cluster writes records of any topic: one that came, went or changed has other ones."""
+    image = cluster(1)
+    image = change(change(image, "topic", "a"), "topic", "b")
+    same = same_to_resources([CLUSTER_DEFAULT, ConfigResource(32, "group")])
+    for kind, name, counts in (("topic", "a", True), ("topic", "c", True), ("config", "b", False), ("ids", "b", False)):
+        assert same(image, change(image, kind, name)) is not counts
+    assert same_to_resources([ConfigResource.topic("a")])(image, change(image, "topic", "b"))
+
+
 def test_a_command_that_is_decided_twice_is_charged_once():
     """Each decision's permit lets pass what was paid for; what is beyond is charged, or refused as at first."""
     charged = []
