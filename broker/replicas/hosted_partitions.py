@@ -22,7 +22,7 @@ from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
 from stratalog.broker.replicas.led import Led, why_led, why_opened
-from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog, first_high_watermark
+from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog, first_high_watermark, kept_high_watermark
 from stratalog.broker.replicas.log_settings import log_config
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.partition_table import PartitionTable
@@ -377,7 +377,7 @@ class HostedPartitions:
         Its log ends below its mark or below the recovery point, or has a hole.
         """
         log_, node_id = opened.log, self._services.node_id
-        mark = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
+        mark = kept_high_watermark(opened)
         has_hole = any(True for _ in log_.missing_ranges())
         ends_early = log_.log_end_offset < mark or log_.recovery.has_lost_flushed
         if len(state.replicas) == 1 or not (has_hole or ends_early):

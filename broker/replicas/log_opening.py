@@ -29,7 +29,7 @@ from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import KafkaError, StratalogError
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
-__all__ = ["LogOpening", "OpenedLog", "first_high_watermark"]
+__all__ = ["LogOpening", "OpenedLog", "first_high_watermark", "kept_high_watermark"]
 
 _OF_ONE_NAME = frozenset(
     {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG}
@@ -351,5 +351,12 @@ def first_high_watermark(opened: OpenedLog, state: PartitionImage) -> int:
     log_ = opened.log
     if len(state.replicas) == 1:
         return log_.flushed_offset
-    kept = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
-    return min(max(kept, log_.log_start_offset), log_.flushed_offset)
+    return min(max(kept_high_watermark(opened), log_.log_start_offset), log_.flushed_offset)
+
+
+def kept_high_watermark(opened: OpenedLog) -> int:
+    """The high watermark in the checkpoint; at most the offset at which the log was cut since."""
+    log_ = opened.log
+    mark = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
+    truncated_to = log_.cycles.truncated_to
+    return mark if truncated_to is None else min(mark, truncated_to)

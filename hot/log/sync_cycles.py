@@ -31,10 +31,10 @@ class SyncCycles:
         "_replacements",
         "_segments",
         "_tickets",
-        "_truncated_to",
         "_unsynced",
         "flushed_offset",
         "generation",
+        "truncated_to",
     )
 
     def __init__(self, place: LogPlace, segments: SegmentList, epochs: LeaderEpochCache, loaded: LoadedLog) -> None:
@@ -50,7 +50,8 @@ class SyncCycles:
         self._tickets: list[SyncTicket] = []
         self._created = bool(loaded.created)
         self._names_dirty = self._created or loaded.names_changed
-        self._truncated_to = loaded.truncated_to
+        self.truncated_to = loaded.truncated_to
+        """Where the log was cut since the checkpoints were written: they show nothing from there on. None if it was not."""
         self._cut = 0
         self.generation = 0
         """Grows with each cut: the files hold other batches than before."""
@@ -148,7 +149,7 @@ class SyncCycles:
         self._unsynced.clear()
         self._replacements.clear()
         self._names_dirty = self._created = False
-        self._truncated_to = None
+        self.truncated_to = None
         self.flushed_offset = written_offset
 
     # -- a log that gets shorter --------------------------------------------------------------------------
@@ -168,18 +169,18 @@ class SyncCycles:
     def void_recovery_point(self, end_offset: int) -> None:
         """Store that recovery points above ``end_offset`` are void: after a crash they would look like lost data."""
         self._cut += 1
-        if end_offset < self.flushed_offset and (self._truncated_to is None or end_offset < self._truncated_to):
+        if end_offset < self.flushed_offset and (self.truncated_to is None or end_offset < self.truncated_to):
             write_truncation(self._place.files, self._place.directory, end_offset)
-            self._truncated_to = end_offset
+            self.truncated_to = end_offset
 
     @property
     def noted_cut(self) -> int | None:
         """The number of the last cut, if there is a note of one."""
-        return None if self._truncated_to is None else self._cut
+        return None if self.truncated_to is None else self._cut
 
     def recovery_point_stored(self, noted_cut: int) -> None:
         """Remove the note of cuts up to ``noted_cut``; a later cut keeps it. Raises `OSError`."""
-        if self._truncated_to is not None and noted_cut == self._cut:
+        if self.truncated_to is not None and noted_cut == self._cut:
             self._place.files.unlink(self._place.path(TRUNCATION))
             self._place.files.sync_directory(self._place.directory)
-            self._truncated_to = None
+            self.truncated_to = None

@@ -61,6 +61,11 @@ class OpenRequest(NamedTuple):
             return self.known_gaps_below
         return OFFSET_MAX if self.may_have_gaps or self.config.compacted else 0
 
+    def cut_at(self, offset: int) -> OpenRequest:
+        """The request for a log that was cut since the checkpoints were written: they show nothing from ``offset`` on."""
+        recovery_point, durable_end = min(self.recovery_point, offset), min(self.durable_end, offset)
+        return self._replace(recovery_point=recovery_point, durable_end=durable_end)
+
     def log_start(self, first_base_offset: int) -> int:
         """The checkpoint's log start; a log without an archive cannot begin below its first segment."""
         start = self.log_start_offset

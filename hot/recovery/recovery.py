@@ -104,8 +104,8 @@ def load_log(request: OpenRequest) -> LoadedLog:
     entries = _scan(loading)
     is_cut = any(entry.name == TRUNCATION for entry in entries)
     truncated_to = read_truncation(request.files, request.directory) if is_cut else None
-    if truncated_to is not None and truncated_to < request.recovery_point:
-        loading.request = request._replace(recovery_point=truncated_to)
+    if truncated_to is not None:
+        loading.request = request.cut_at(truncated_to)
     lost = lost_logs(request, entries)
     loading.changed = finish_interrupted(loading.files, loading.base, entries, lost)
     names = _scan(loading) if loading.changed else entries

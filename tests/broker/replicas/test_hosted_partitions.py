@@ -323,10 +323,13 @@ def test_a_replica_that_acknowledges_before_its_sync_is_reported(broker, replica
 
 
 @pytest.mark.parametrize(
-    ("replicas", "mark", "lost_flushed", "told"),
-    [((1,), 5, True, 0), ((1, 2), 2, False, 0), ((1, 2), 3, False, 1), ((1, 2), 2, True, 1), ((1, 2), 0, True, 1)],
+    ("replicas", "mark", "lost_flushed", "told", "cut"),
+    [
+        *(((1,), 5, True, 0, None), ((1, 2), 2, False, 0, None), ((1, 2), 3, False, 1, None)),
+        *(((1, 2), 2, True, 1, None), ((1, 2), 0, True, 1, None), ((1, 2), 3, False, 0, 2)),
+    ],
 )
-def test_a_replica_that_lacks_what_it_had_synced_is_reported(broker, replicas, mark, lost_flushed, told, caplog):
+def test_a_replica_that_lacks_what_it_had_synced_is_reported(broker, replicas, mark, lost_flushed, told, cut, caplog):
     """By what it had it was counted: a follower has told its leader all that is synced, above the mark that it knows."""
     broker.create("t")
     broker.produce("t", b"a")
@@ -337,7 +340,7 @@ def test_a_replica_that_lacks_what_it_had_synced_is_reported(broker, replicas, m
     unified = broker.partition("t", 0)
     name, directory = unified.topic_partition, hosted._services.directories.of(unified.partition.directory)
     directory.files.high_watermarks[name] = mark
-    unified.log.recovery.has_lost_flushed = lost_flushed
+    unified.log.recovery.has_lost_flushed, unified.log.cycles.truncated_to = lost_flushed, cut
     opened = OpenedLog(unified.log, directory, Led.OPENED)
     broker.run(lambda: hosted._note_loss(opened, state))
     assert len(heard) == told

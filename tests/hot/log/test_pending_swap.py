@@ -107,7 +107,7 @@ def test_a_log_that_begins_anew_meanwhile_has_nothing_of_the_swap(bench, log, pe
 
 
 def test_retention_takes_the_segments_when_the_swap_has_ended(bench, log, pending):
-    """Not before: a kill would bring old ones back, below a log start that was told as kept."""
+    """Not before: a kill would bring old ones back, below a log start that others rely on."""
     bench.append(log, 2)
     log.sync()
     assert log.delete_local_before(30) == 0

@@ -87,6 +87,28 @@ def test_records_behind_damage_stay_if_they_may_have_been_synced(bench, known):
     assert [(one.base_offset, one.end_offset) for one in again.missing_ranges()] == ([] if ends else [(2, 4)])
 
 
+def test_checkpoints_from_before_a_cut_show_nothing_behind_it(bench):
+    """A follower was cut for its new leader: a power cut tears what was never synced since, and leaves no hole."""
+    root, files = str(Path(bench.directory).parent), bench.files
+    directory = LogDirectory.load(root, files)
+    log = directory.open_log(bench.partition, bench.topic_id, TIERED, now_ms=1)
+    bench.fill(log, 4)
+    log.sync()
+    directory.write_checkpoints({bench.partition: log})
+    directory.write_high_watermarks({bench.partition: 40})
+    log.truncate_to(10)
+    for _ in range(5):
+        bench.append(log, 2, epoch=2)
+    log.roll()
+    bench.append(log, 2, epoch=2)
+    log.write_queued()
+    log.abandon()
+    torn = path(bench, 10)
+    torn.write_bytes(torn.read_bytes()[:-50])
+    again = LogDirectory.load(root, files).open_log(bench.partition, bench.topic_id, TIERED, now_ms=1)
+    assert (again.missing_ranges(), again.log_end_offset) == ([], 18)
+
+
 def test_a_torn_batch_that_is_sent_again_is_no_duplicate(bench):
     """The batch behind a roll may have reached the disk when the one before it did not: neither was acknowledged."""
     producer = {"producer_id": 7, "producer_epoch": 0}
