@@ -15,16 +15,17 @@ from stratalog.hot.log.log import Log
 from stratalog.hot.storage import checkpoint
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["follow_cuts", "note_cleaner_offset"]
+__all__ = ["follow_cuts", "note_cleaner_offset", "write_cleaner_offsets"]
 
 
 def note_cleaner_offset(directory: LogDirectory, name: TopicPartition, offset: int) -> Callable[[], None]:
     """The log is clean below ``offset``: call the result, in any thread, to write it down. It raises `OSError`."""
     directory.cleaner_offsets[name] = offset
-    return partial(_write, directory)
+    return partial(write_cleaner_offsets, directory)
 
 
-def _write(directory: LogDirectory) -> None:
+def write_cleaner_offsets(directory: LogDirectory) -> None:
+    """Write all rows as they are, in any thread: of two calls the later one has no row that had gone. Raises `OSError`."""
     with directory.cleaner_lock:  # a later write has all that an earlier one has
         rows = dict(directory.cleaner_offsets)
         checkpoint.write_offsets(directory.files, directory.path, checkpoint.CLEANER_OFFSETS, rows)

@@ -52,15 +52,10 @@ _CLOSED_TOGETHER: Final = 64
 _DOOMED: Final = re.compile(r"\S+\.[0-9a-f]{32}-delete")
 _ROOT_FILES: Final = frozenset(
     {
-        checkpoint.RECOVERY_POINTS,
-        checkpoint.LOG_START_OFFSETS,
-        checkpoint.HIGH_WATERMARKS,
-        checkpoint.CLEANER_OFFSETS,
-        checkpoint.REMOTE_LOG,
-        checkpoint.DELETED_ARCHIVES,
-        f"{checkpoint.DELETED_ARCHIVES}.damaged",
-        checkpoint.KNOWN_BUCKET,
-        checkpoint.SECOND_TIMELINES,
+        *(checkpoint.RECOVERY_POINTS, checkpoint.LOG_START_OFFSETS),
+        *(checkpoint.HIGH_WATERMARKS, checkpoint.CLEANER_OFFSETS),
+        *(checkpoint.REMOTE_LOG, checkpoint.SECOND_TIMELINES, checkpoint.KNOWN_BUCKET),
+        *(checkpoint.DELETED_ARCHIVES, f"{checkpoint.DELETED_ARCHIVES}.damaged"),
         *(checkpoint.META_PROPERTIES, checkpoint.BOOTSTRAP, REGISTRATION, checkpoint.CLEAN_SHUTDOWN),
         *(LOG_BOUNDS, LOG_SUMMARIES),
         *(BALLAST, OFFLINE, ".lock"),
@@ -122,8 +117,8 @@ class LogDirectory(Struct):
     points_stored: bool = False
     """The checkpoint of recovery points holds ``recovery_points``, since this start."""
     changes: CheckpointChanges = field(default_factory=CheckpointChanges)
-    stale: dict[TopicPartition, object] = field(default_factory=dict)
-    """Logs that have left while checkpoints may have rows of them, each time another object: see `stratalog.hot.stale_rows`."""
+    stale: dict[TopicPartition, set[str]] = field(default_factory=dict)
+    """Logs that have left while checkpoints may have rows of them; each time another set, of those that `stale_rows` writes."""
 
     @classmethod
     def load(cls, path: str, files: Filesystem) -> LogDirectory:
@@ -404,11 +399,16 @@ class LogDirectory(Struct):
 
     def forget_rows(self, topic_partition: TopicPartition) -> None:
         """The next log of this name has none of what the checkpoints say; see `stale_rows`."""
-        rows = self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaner_offsets
-        for known in (*rows, self.remote_logs, self.bounds, self.summaries):
+        for known in (self.recovery_points, self.log_start_offsets, self.high_watermarks, self.bounds, self.summaries):
             known.pop(topic_partition, None)
+        others = {
+            checkpoint.CLEANER_OFFSETS: self.cleaner_offsets.pop(topic_partition, None),
+            checkpoint.SECOND_TIMELINES: self.second_timelines.pop(topic_partition, None),
+            checkpoint.REMOTE_LOG: self.remote_logs.pop(topic_partition, None),
+        }
+        had = {file for file, row in others.items() if row is not None} | self.stale.get(topic_partition, set())
         self.changes.forget(topic_partition)
-        self.stale[topic_partition] = object()
+        self.stale[topic_partition] = had
         self.bounds_stored = self.points_stored = False
 
     def take_doomed(self) -> list[DirectoryRemoval]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
+from stratalog.hot.cleaner_offsets import write_cleaner_offsets
 from stratalog.hot.directory import DELETE_SUFFIX, LogDirectory
 from stratalog.hot.log.log import Log
 from stratalog.hot.log_copy import SourceFailed
@@ -157,8 +158,7 @@ def carry_rows(source: LogDirectory, target: LogDirectory, log_: Log) -> None:
     target.changes.store_count += 1  # a draft under way lacks them
     if target.cleaner_offsets.get(name) != source.cleaner_offsets.get(name):
         target.cleaner_offsets = _with_row(target.cleaner_offsets, source.cleaner_offsets, name)
-        with target.cleaner_lock:
-            checkpoint.write_offsets(target.files, target.path, checkpoint.CLEANER_OFFSETS, target.cleaner_offsets)
+        write_cleaner_offsets(target)
     if target.remote_logs.get(name) != source.remote_logs.get(name):
         target.remote_logs = _with_row(target.remote_logs, source.remote_logs, name)
         checkpoint.write_remote_log(target.files, target.path, target.remote_logs)
@@ -218,6 +218,8 @@ def settle_moves(
             if any(name in one.partitions for one in directories):
                 log.info("%s was not complete: it is removed, and the move of the replica begins again", path)
                 doom_copy(directory, path)
+                if name not in directory.partitions:
+                    directory.forget(name)  # the rows that were carried ahead
                 unfinished[name] = UnfinishedMove(name, directory.path)
             else:
                 kept = path.removesuffix(FUTURE_SUFFIX) + _STRAY_SUFFIX

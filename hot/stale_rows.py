@@ -2,22 +2,26 @@
 
 A partition that leaves goes from the checkpoints with their next write. Had it come back before that, its new log would begin
 with the recovery point, mark and start of the one before if the broker is killed: a start would call it damaged, or
-begin it behind its own records. So the rows go before a log of that name is begun.
+begin it behind its own records. So the rows go before a log of that name is begun: first those of `LogDirectory`'s own
+checkpoints, then those of the cleaner and of archives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePosixPath
+from typing import Final
 
+from stratalog.hot.cleaner_offsets import write_cleaner_offsets
 from stratalog.hot.directory import DELETE_SUFFIX, LogDirectory
 from stratalog.hot.storage import checkpoint
 from stratalog.hot.storage.directory_names import parse_directory_name
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["drop_rows_of_topic", "drop_stale_rows", "forget_removed", "rows_stored"]
+__all__ = ["drop_rows_of_topic", "drop_stale_rows", "forget_removed", "row_stores", "rows_stored"]
 
 _ID_DIGITS = 32
 
@@ -45,25 +49,50 @@ def drop_rows_of_topic(directory: LogDirectory, name: TopicPartition) -> None:
     alike = [one for one, found in directory.partitions.items() if found.topic_id == topic_id]
     names = [name] if topic_id is None else alike
     rows = directory.recovery_points, directory.log_start_offsets, directory.high_watermarks, directory.bounds
-    named = [one for one in names if any(one in each for each in (*rows, directory.remote_logs))]
+    others = directory.remote_logs, directory.cleaner_offsets, directory.second_timelines
+    named = [one for one in names if any(one in each for each in (*rows, *others))]
     for one in named:
         directory.forget_rows(one)
     if named:
         drop_stale_rows(directory, named[0])
 
 
-def rows_stored(directory: LogDirectory, stale: Mapping[TopicPartition, object]) -> None:
-    """The checkpoints of logs were written since these had left; that of archives is written without them. Raises `OSError`."""
-    gone = {name for name, left in stale.items() if directory.stale.get(name) is left}
-    if not gone:
-        return
-    with suppress(Corrupt):
-        states = checkpoint.read_remote_log(directory.files, directory.path)
-        if not gone.isdisjoint(states):
-            kept = {one: row for one, row in states.items() if one not in gone}
-            checkpoint.write_remote_log(directory.files, directory.path, kept)
-    for name in gone:
+def rows_stored(directory: LogDirectory, stale: Mapping[TopicPartition, set[str]]) -> None:
+    """The checkpoints of logs were written since these had left; the others are written without them. Raises `OSError`."""
+    for store in row_stores(directory, stale):
+        store()
+
+
+def row_stores(directory: LogDirectory, stale: Mapping[TopicPartition, set[str]]) -> Iterator[Callable[[], None]]:
+    """The same, a file each: call what comes before the next one is taken. It raises `OSError`, and may be called again.
+
+    A log that has left again since ``stale`` was taken is stale still.
+    """
+
+    def left() -> list[TopicPartition]:
+        return [name for name, files in stale.items() if directory.stale.get(name) is files]
+
+    for file, write in _OTHERS.items():
+        if any(file in stale[name] for name in left()):
+            yield partial(write, directory)
+    for name in left():
         del directory.stale[name]
+
+
+def _write_remote_logs(directory: LogDirectory) -> None:
+    checkpoint.write_remote_log(directory.files, directory.path, directory.remote_logs)
+
+
+def _write_second_timelines(directory: LogDirectory) -> None:
+    rows = directory.second_timelines
+    checkpoint.write_offsets(directory.files, directory.path, checkpoint.SECOND_TIMELINES, rows)
+
+
+_OTHERS: Final = {
+    checkpoint.REMOTE_LOG: _write_remote_logs,
+    checkpoint.CLEANER_OFFSETS: write_cleaner_offsets,
+    checkpoint.SECOND_TIMELINES: _write_second_timelines,
+}
 
 
 def forget_removed(directory: LogDirectory) -> None:

@@ -34,7 +34,7 @@ from stratalog.hot.gone_logs import begin_points, has_lost
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.moved_logs import UnfinishedMove, settle_moves, undecided
-from stratalog.hot.stale_rows import drop_rows_of_topic, rows_stored
+from stratalog.hot.stale_rows import drop_rows_of_topic, row_stores, rows_stored
 from stratalog.hot.storage.checkpoint import (
     MetaProperties,
     write_meta_properties,
@@ -331,7 +331,9 @@ class Directories:
             yield
             rows = partial(_high_watermarks, [*partitions, *directory.arriving.values()])
             ballast.lend((yield from high_watermark_steps(files, rows)))
-            rows_stored(files, stale)
+            for store in row_stores(files, stale):
+                yield
+                ballast.lend(store)
         except OSError as error:
             directory.writer.report(error)
             return False
@@ -379,6 +381,7 @@ class Directories:
             try:
                 if directory.writer.offline is None:
                     directory.files.write_high_watermarks({one.topic_partition: one.high_watermark for one in mine})
+                    rows_stored(directory.files, dict(directory.files.stale))
                     directory.files.close(logs, broker_epoch=broker_epoch, sync=sync)
             except OSError as error:
                 directory.writer.report(error)

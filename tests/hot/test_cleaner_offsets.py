@@ -5,6 +5,7 @@ import pytest
 from stratalog.hot.cleaner_offsets import follow_cuts, note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.stale_rows import drop_stale_rows, forget_removed
 from stratalog.hot.storage.checkpoint import CLEANER_OFFSETS, read_offsets
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.batch import Record, assign_offset, build_batch, iter_records
@@ -103,6 +104,46 @@ def test_a_key_that_was_deleted_stays_deleted_when_its_log_is_cut_and_copied_aga
         left |= {record.key: record.value for record in iter_records(bench.content(found), 0)}
         offset = found.next_offset
     assert left.get(b"deleted") is None
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_value_that_was_deleted_in_a_topic_made_again_stays_deleted(bench, compactor, directory, log, orderly):
+    """By the row of the deleted topic's log its offsets counted as clean from the next start: the tombstone went, the value stayed."""
+
+    def append(log, key, value):
+        log.append_as_leader(build_batch([Record(0, bench.now_ms, key, value)]), leader_epoch=1, now_ms=bench.now_ms)
+        log.roll()
+        log.sync()
+
+    log.abandon()
+    directory.doom_partition(NAME, b"u" * 16)
+    drop_stale_rows(directory, NAME)
+    again = directory.open_log(NAME, b"j" * 16, COMPACTED, now_ms=1)
+    append(again, b"k", b"value")
+    append(again, b"k", None)
+    for removal in directory.take_doomed():
+        removal.run()
+    if orderly:
+        directory.close({NAME: again}, broker_epoch=1)
+    else:
+        directory.write_checkpoints({NAME: again})
+        again.abandon()
+    found = LogDirectory.load(directory.path, directory.files)
+    forget_removed(found)
+    log = found.open_log(NAME, b"j" * 16, COMPACTED, now_ms=1)
+    follow_cuts(found, log)
+    for _ in range(3):
+        append(log, b"other", b"x")
+        compactor.cleaned_offset = found.cleaner_offsets.get(NAME)
+        compactor.clean(log, now_ms=bench.now_ms)
+        note_cleaner_offset(found, NAME, compactor.cleaned_offset)()
+        bench.now_ms += 10_000  # beyond delete.retention.ms
+    left, offset = {}, 0
+    while offset < log.log_end_offset:
+        read = log.read(offset, max_bytes=1, max_offset=log.log_end_offset)
+        left |= {record.key: record.value for record in iter_records(bench.content(read), 0)}
+        offset = read.next_offset
+    assert left.get(b"k") is None
 
 
 def test_a_cleaning_that_began_before_a_cut_swaps_nothing_in(bench, compactor):

@@ -21,6 +21,7 @@ from stratalog.hot.moved_logs import (
     take_over,
     undecided,
 )
+from stratalog.hot.stale_rows import drop_stale_rows
 from stratalog.hot.storage import checkpoint
 from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState
 from stratalog.hot.storage.filesystem import RealFilesystem
@@ -168,6 +169,20 @@ def test_a_copy_that_is_not_complete_is_dropped_and_known(bench):
     assert move == (NAME, bench.target.path)
     assert loaded[1].unknown == []
     assert loaded[1].doomed == [bench.copy.replace("-future", "-delete")]
+
+
+def test_rows_that_were_carried_ahead_of_a_copy_go_with_it(bench):
+    """A topic that is made again is begun in that directory: by those of the cleaner its offsets counted as clean."""
+    bench.source.cleaner_offsets[NAME] = 1
+    bench.source.second_timelines[NAME] = 0
+    carry_rows(bench.source, bench.target, bench.log)
+    bench.target.write_checkpoints({})
+    target = bench.load()[1]
+    settle_moves([bench.load()[0], target], lambda: UNIQUE)
+    drop_stale_rows(target, NAME)
+    found = bench.load()[1]
+    rows = found.recovery_points, found.bounds, found.cleaner_offsets, found.second_timelines
+    assert rows == ({}, {}, {}, {})
 
 
 def test_an_only_copy_is_kept(bench, caplog):

@@ -2,11 +2,18 @@
 
 import pytest
 
+from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
-from stratalog.hot.stale_rows import drop_stale_rows, forget_removed, rows_stored
+from stratalog.hot.stale_rows import drop_rows_of_topic, drop_stale_rows, forget_removed, row_stores, rows_stored
 from stratalog.hot.storage import checkpoint
-from stratalog.hot.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, RemoteLogState
+from stratalog.hot.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    SECOND_TIMELINES,
+    RemoteLogState,
+)
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
 
@@ -26,6 +33,11 @@ class World:
         self.directory.write_high_watermarks(dict.fromkeys(self.logs, 10))
         remote = dict.fromkeys(self.logs, RemoteLogState(*[7] * len(RemoteLogState._fields)))
         checkpoint.write_remote_log(files, root, remote)
+        self.directory.remote_logs = remote
+        for name in self.logs:
+            note_cleaner_offset(self.directory, name, 5)()
+        checkpoint.write_offsets(files, root, SECOND_TIMELINES, dict.fromkeys(self.logs, 0))
+        self.directory.second_timelines = dict.fromkeys(self.logs, 0)
 
     def begin(self, name, count):
         log = self.directory.open_log(name, ID, LogConfig(), now_ms=1)
@@ -33,6 +45,11 @@ class World:
             log.append_as_leader(build_batch([Record(0, 1, None, b"v")]), leader_epoch=1, now_ms=1)
         log.sync()
         return log
+
+    def others(self):
+        """The logs with a row in each checkpoint that the cleaner and archives write."""
+        rows = [checkpoint.read_offsets(self.files, self.root, name) for name in (CLEANER_OFFSETS, SECOND_TIMELINES)]
+        return [set(each) for each in (*rows, checkpoint.read_remote_log(self.files, self.root))]
 
     def leave(self, name):
         self.logs.pop(name).abandon()
@@ -68,7 +85,7 @@ def test_the_rows_of_others_stay(world):
     drop_stale_rows(world.directory, NAME)
     assert checkpoint.read_offsets(world.files, world.root, RECOVERY_POINTS) == {OTHER: 10}
     assert checkpoint.read_offsets(world.files, world.root, HIGH_WATERMARKS) == {OTHER: 10}
-    assert checkpoint.read_remote_log(world.files, world.root).keys() == {OTHER}
+    assert world.others() == [{OTHER}] * 3
     assert world.killed().bounds.keys() == {OTHER}
     assert not world.directory.stale
 
@@ -81,13 +98,52 @@ def test_no_file_is_written_for_a_name_that_is_new(world, monkeypatch):
     rows_stored(world.directory, {})
 
 
-def test_the_checkpoint_of_archives_has_no_row_when_those_of_logs_have_none(world, monkeypatch):
-    """It is written at other times: the archive of the next log of that name was called lost."""
+def test_the_checkpoints_of_others_have_no_row_when_those_of_logs_have_none(world, monkeypatch):
+    """They are written at other times: the archive of the next log of that name was called lost, and its offsets clean."""
     world.leave(NAME)
     rows_stored(world.directory, dict(world.directory.stale))
-    assert checkpoint.read_remote_log(world.files, world.root).keys() == {OTHER}
+    assert world.others() == [{OTHER}] * 3
     monkeypatch.setattr(checkpoint, "write_durably", lambda *_: pytest.fail("a file is written"))
     drop_stale_rows(world.directory, NAME)
+
+
+def test_rows_of_the_cleaner_alone_go_before_a_log_is_set_aside(world):
+    """Its topic is gone, and no other checkpoint has seen it."""
+    for rows in (world.directory.recovery_points, world.directory.log_start_offsets, world.directory.high_watermarks):
+        rows.clear()
+    for rows in (world.directory.remote_logs, world.directory.bounds, world.directory.second_timelines):
+        rows.clear()
+    world.directory.partitions = LogDirectory.load(world.root, world.files).partitions
+    drop_rows_of_topic(world.directory, NAME)
+    assert checkpoint.read_offsets(world.files, world.root, CLEANER_OFFSETS) == {}
+
+
+def test_a_row_that_came_after_a_log_had_left_stays(world):
+    """A log of that name moves here while the checkpoints are written in steps."""
+    world.leave(NAME)
+    for number, store in enumerate(row_stores(world.directory, dict(world.directory.stale))):
+        if not number:
+            note_cleaner_offset(world.directory, NAME, 3)()
+            world.directory.second_timelines[NAME] = 0
+        store()
+    assert world.others() == [{NAME, OTHER}, {NAME, OTHER}, {OTHER}]
+
+
+def test_a_cleaning_that_is_written_down_late_brings_no_row_back(world):
+    """A thread writes it, of another log of the directory."""
+    write = note_cleaner_offset(world.directory, OTHER, 9)
+    world.leave(NAME)
+    drop_stale_rows(world.directory, NAME)
+    write()
+    assert checkpoint.read_offsets(world.files, world.root, CLEANER_OFFSETS) == {OTHER: 9}
+
+
+def test_a_log_that_leaves_twice_before_its_rows_are_written_is_stale_in_all_files(world):
+    """The second time it has no row in memory."""
+    world.leave(NAME)
+    world.directory.forget(NAME)
+    drop_stale_rows(world.directory, NAME)
+    assert world.others() == [{OTHER}] * 3
 
 
 def test_a_log_that_leaves_again_while_checkpoints_are_written_has_rows_still(world):

@@ -302,3 +302,16 @@ def test_a_log_that_was_cleaned_may_be_a_plain_one_later(broker):
     assert broker.partition("t").log.recovery.damaged_offset is None
     assert offsets(broker, "t") == [9, 10, 11]
     assert broker.partition("t").log.may_have_gaps
+
+
+def test_a_topic_that_is_made_again_is_not_clean_where_the_one_before_was(broker):
+    """The row of the deleted one came back with the next start."""
+    fill(broker, "t", batches=4)
+    clean(broker)
+    name = broker.partition("t").topic_partition
+    assert broker.node.directories.all[0].files.cleaner_offsets[name] > 0
+    delete_topics(broker.client(), ["t"])
+    broker.wait_until(lambda: broker.node.hosted.table.get(name) is None)
+    fill(broker, "t", batches=2)
+    broker.restart()
+    assert name not in broker.node.directories.all[0].files.cleaner_offsets

@@ -11,8 +11,15 @@ import pytest
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.runtime.tick import Tick
+from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LogConfig
-from stratalog.hot.storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets
+from stratalog.hot.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    read_offsets,
+)
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -256,6 +263,16 @@ async def test_a_log_that_is_about_to_arrive_has_its_high_watermark_written_ther
         assert read_offsets(bench.files, directory.path, HIGH_WATERMARKS) == {NAME: one.high_watermark}
     assert NAME not in read_offsets(bench.files, second.path, RECOVERY_POINTS)
     directories.release()
+
+
+async def test_rows_of_a_log_that_has_left_go_with_an_orderly_stop(bench):
+    """It comes before the next checkpoint: those of the cleaner and of archives were kept."""
+    directories = bench.open("a")
+    (directory,) = directories.all
+    note_cleaner_offset(directory.files, NAME, 5)()
+    directory.files.forget(NAME)
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
+    assert read_offsets(bench.files, directory.path, CLEANER_OFFSETS) == {}
 
 
 async def test_logs_that_lie_on_other_brokers_since_the_last_run_are_kept_aside(bench, caplog):
