@@ -22,6 +22,7 @@ class ArchiveCheckpoints:
         self._directories = directories
         self._checkpointed: dict[str, dict[Any, RemoteLogState]] = {}
         self._cleared: set[TopicPartition] = set()
+        """Those that agree with their archives while a directory has a row of them: two have one of a log that moves."""
 
     def _of(self, unified: UnifiedLog) -> Directory:
         return self._directories.of(unified.partition.directory)
@@ -83,7 +84,8 @@ class ArchiveCheckpoints:
         """Mark every partition that has an archive, or may have had one in the missing time."""
         self._cleared.clear()
         written = [
-            self._write_suspects(one, dict.fromkeys(one.files.remote_logs, 0)) for one in self._directories.online
+            self._write_suspects(one, dict.fromkeys({**one.files.remote_logs, **one.files.second_timelines}, 0))
+            for one in self._directories.online
         ]
         return all(written)
 
@@ -101,5 +103,6 @@ class ArchiveCheckpoints:
             directory.writer.report(error)
             return False
         directory.files.second_timelines = rows
-        self._cleared &= rows.keys()
+        rows_of = [one.files.second_timelines for one in self._directories.all]
+        self._cleared = {name for name in self._cleared if any(name in rows for rows in rows_of)}
         return True

@@ -7,7 +7,7 @@ import pytest
 from stratalog.broker.archive.checkpoints import ArchiveCheckpoints
 from stratalog.broker.runtime.ballast import Ballast
 from stratalog.hot.directory import LogDirectory
-from stratalog.hot.storage.checkpoint import RemoteLogState
+from stratalog.hot.storage.checkpoint import SECOND_TIMELINES, RemoteLogState, read_offsets
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.topic import TopicPartition
 
@@ -96,3 +96,60 @@ def test_a_damaged_file_suspects_all(rig, tmp_path):
     rig.run()
     assert rig.checkpoints.is_suspect(rig.unified(ONE))
     assert rig.checkpoints.is_suspect(rig.unified(TWO))
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two log directories, and a log in each."""
+    every = []
+    for name in ("one", "two"):
+        path = str(tmp_path / name)
+        writer = SimpleNamespace(path=path, offline=None, report=pytest.fail)
+        found = LogDirectory.load(path, RealFilesystem())
+        every.append(SimpleNamespace(files=found, path=path, writer=writer, ballast=Ballast(path, 0)))
+    everything = SimpleNamespace(
+        all=every, online=every, of=lambda writer: next(one for one in every if one.writer is writer)
+    )
+    logs = [
+        SimpleNamespace(topic_partition=name, partition=SimpleNamespace(directory=one.writer))
+        for name, one in zip((ONE, TWO), every, strict=True)
+    ]
+    return ArchiveCheckpoints(everything), logs, everything
+
+
+def on_disk(everything):
+    """The suspects of each directory."""
+    return [set(read_offsets(RealFilesystem(), one.path, SECOND_TIMELINES)) for one in everything.all]
+
+
+def test_doubts_that_are_settled_in_two_directories_are_settled_in_both(two):
+    """The first one that was written forgot the second's: its logs were compared again, and producers fenced."""
+    checkpoints, logs, everything = two
+    for unified in logs:
+        assert checkpoints.suspect(unified)
+    assert on_disk(everything) == [{ONE}, {TWO}]
+    for unified in logs:
+        checkpoints.clear(unified)
+    checkpoints.write({})
+    assert [checkpoints.is_suspect(unified) for unified in logs] == [False, False]
+    assert on_disk(everything) == [set(), set()]
+    assert checkpoints._cleared == set()
+
+
+def test_a_doubt_is_settled_in_the_directory_to_which_its_log_moves_as_well(two):
+    """Both have a row of it while it moves."""
+    checkpoints, (unified, _), everything = two
+    assert checkpoints.suspect(unified)
+    everything.all[1].files.second_timelines[ONE] = 0
+    checkpoints.clear(unified)
+    checkpoints.write({})
+    assert [one.files.second_timelines for one in everything.all] == [{}, {}]
+
+
+def test_a_doubt_about_all_keeps_those_that_are_known(rig):
+    """Also of a log whose archive has no row yet."""
+    write(rig, one=5)
+    assert rig.checkpoints.suspect(rig.unified(TWO))
+    assert rig.checkpoints.suspect_all()
+    rig.run()
+    assert [rig.checkpoints.is_suspect(rig.unified(one)) for one in (ONE, TWO)] == [True, True]
