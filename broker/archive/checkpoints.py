@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.directories import Directories, Directory
@@ -20,7 +19,6 @@ class ArchiveCheckpoints:
 
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
-        self._checkpointed: dict[str, dict[Any, RemoteLogState]] = {}
         self._cleared: set[TopicPartition] = set()
         """Those that agree with their archives while a directory has a row of them: two have one of a log that moves."""
 
@@ -49,20 +47,19 @@ class ArchiveCheckpoints:
 
     def write(self, remotes: Mapping[UnifiedLog, RemotePartition]) -> None:
         """Store the state of each archive that has changed, beside the logs."""
-        by_path: dict[str, dict[Any, RemoteLogState]] = {}
+        by_path: dict[str, dict[TopicPartition, RemoteLogState]] = {}
         for unified, remote in remotes.items():
             if remote.known:
                 by_path.setdefault(unified.partition.directory.path, {})[unified.topic_partition] = remote.state
         for directory in self._directories.online:
             states = directory.files.remote_logs | by_path.get(directory.path, {})
-            if states != self._checkpointed.get(directory.path, directory.files.remote_logs):
+            if states != directory.files.remote_logs:
                 try:
                     directory.ballast.lend(partial(write_remote_log, directory.files.files, directory.path, states))
                 except OSError as error:
                     directory.writer.report(error)
                     continue
                 directory.files.remote_logs = dict(states)
-                self._checkpointed[directory.path] = dict(states)
             suspects = directory.files.second_timelines
             if self._cleared & suspects.keys():
                 self._write_suspects(directory, {one: 0 for one in suspects if one not in self._cleared})

@@ -7,6 +7,7 @@ import pytest
 from stratalog.broker.archive.checkpoints import ArchiveCheckpoints
 from stratalog.broker.runtime.ballast import Ballast
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.stale_rows import drop_stale_rows
 from stratalog.hot.storage.checkpoint import SECOND_TIMELINES, RemoteLogState, read_offsets
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.topic import TopicPartition
@@ -96,6 +97,15 @@ def test_a_damaged_file_suspects_all(rig, tmp_path):
     rig.run()
     assert rig.checkpoints.is_suspect(rig.unified(ONE))
     assert rig.checkpoints.is_suspect(rig.unified(TWO))
+
+
+def test_a_topic_that_is_made_again_has_its_row_though_it_is_that_of_the_one_before(rig):
+    """The row of the deleted topic has gone from the disk: the archive was unknown after a start."""
+    write(rig, one=5)
+    rig.files.forget(ONE)
+    drop_stale_rows(rig.files, ONE)
+    write(rig, one=5)
+    assert rig.run().state_of(rig.unified(ONE)) == RemoteLogState(0, 5, 10)
 
 
 @pytest.fixture
