@@ -6,8 +6,10 @@
    is written to the log.
 4. The note in the copy goes.
 
-A start that finds the partition twice takes the copy if the log names its directory: nothing was written to the log since. Else the log went on after a disk had
-failed in step 3: then the copy is set aside. A copy that is not complete is dropped, if the log is there, and made anew.
+A start that finds the partition twice takes the copy if the log names its directory: nothing was written to the log since. Else the
+log went on after a disk had failed in step 3: then the copy is set aside. The one that goes has to be older: the other's note names it,
+or the other one ends no earlier. The disk may be an older image, and then both stay. A copy that is not complete is dropped, if
+the log is there, and made anew.
 Rows of checkpoints go with the log before step 2 (`carry_rows`).
 """
 
@@ -49,6 +51,7 @@ __all__ = [
 
 FUTURE_SUFFIX: Final = "-future"
 _FUTURE: Final = re.compile(r"(?P<name>\S+)\.[0-9a-f]{32}-future")
+_SEGMENT: Final = re.compile(r"\d{20}\.log")
 _STRAY_SUFFIX: Final = "-stray"
 _ORIGIN: Final = ".stratalog-moved-from"
 _TARGET: Final = ".stratalog-moves-to"
@@ -264,17 +267,25 @@ def _duplicates(directories: Sequence[LogDirectory]) -> dict[TopicPartition, lis
 
 
 def _settle(name: TopicPartition, log_: LogDirectory, copy: LogDirectory, unique: Callable[[], Uuid]) -> None:
-    """Remove the log, or set the copy aside, if one is the copy of the other."""
+    """Remove the log, or set the copy aside, if one is the copy of the other and the other is not older."""
     ids = log_.owner and log_.owner.directory_id, copy.owner and copy.owner.directory_id
     path = copy.partition_path(name)
     if None in ids:
         return
+    ends = _end(log_.files, log_.partition_path(name)), _end(copy.files, path)
+    is_copy = _noted(copy.files, f"{path}/{_ORIGIN}") == ids[0]
     if _noted(log_.files, f"{log_.partition_path(name)}/{_TARGET}") == ids[1]:
+        if not is_copy and ends[1] < ends[0]:
+            _tell_undecided(name, log_, copy)
+            return
         log.info("%s has moved to %s, completely; the log in %s is removed", name, copy.path, log_.path)
         log_.doom_partition(name, unique())
         drop_origin(copy.files, path)
         return
-    if _noted(copy.files, f"{path}/{_ORIGIN}") != ids[0]:
+    if not is_copy:
+        return
+    if ends[0] < ends[1]:
+        _tell_undecided(name, copy, log_)
         return
     kept = f"{path}.{unique().hex()}{_STRAY_SUFFIX}"
     copy.files.rename(path, kept)
@@ -282,6 +293,22 @@ def _settle(name: TopicPartition, log_: LogDirectory, copy: LogDirectory, unique
     copy.forget(name)
     log.warning("%s was to move to %s, whose disk failed; it goes on in %s, the copy is kept as %s", name, copy.path,
                 log_.path, kept)  # fmt: skip
+
+
+def _end(files: Filesystem, path: str) -> tuple[str, int]:
+    """The name and the bytes of a log's last segment. The pair grows with the log, which is not open yet."""
+    found = [(one.name, one.size_bytes) for one in files.scan(path, sized=(".log",)) if _SEGMENT.fullmatch(one.name)]
+    return max(found, default=("", 0))
+
+
+def _tell_undecided(name: TopicPartition, further: LogDirectory, other: LogDirectory) -> None:
+    log.error(
+        "%s lies in %s and in %s. By the notes of a move the second one counts, and it ends before the first one: its disk may be an "
+        "older image. Both are kept; the metadata say which one counts, else move the wrong one elsewhere, and start again",
+        name,
+        further.path,
+        other.path,
+    )
 
 
 def _copies(directory: LogDirectory) -> list[tuple[TopicPartition, str]]:

@@ -333,6 +333,7 @@ class DirectoryMove:
             self._services.hosted.placing.settled(self.unified)
         if self.unified.topic_partition not in self.target.files.partitions:
             self.target.files.forget(self.unified.topic_partition)
+        await self._drop_source_notes()
         if self.target.writer.offline is not None:
             return
         if self._is_here and self.source.writer.offline is not None:
@@ -344,3 +345,13 @@ class DirectoryMove:
             return
         except OSError as error:
             self.target.writer.report(error)
+
+    async def _drop_source_notes(self) -> None:
+        """The log goes on: a later start must not take another one in the target for its copy."""
+        if self.is_over or not self._is_here or self.source.writer.offline is not None:
+            return
+        try:
+            await self._in_thread(partial(drop_notes, self.source.files.files, self._log.directory))
+        except OSError as error:
+            if self._is_here:
+                self.source.writer.report(error, self.unified.partition)

@@ -84,6 +84,17 @@ class Bench:
         unfinished = settle_moves(loaded, lambda: UNIQUE)
         return [Path(one.path).name for one in loaded if NAME in one.partitions], unfinished
 
+    def fill_copy(self, count):
+        """The copy has the bytes of the log, and so many batches more."""
+        for path in Path(self.log.directory).glob("*.log"):
+            more = bytes(build_batch([Record(0, 1, None, b"v")])) * count
+            Path(self.copy, path.name).write_bytes(path.read_bytes() + more)
+
+    def append(self, log, count=1):
+        for _ in range(count):
+            log.append_as_leader(bytearray(build_batch([Record(0, 1, None, b"v")])), leader_epoch=1, now_ms=1)
+        log.sync()
+
     def names(self):
         return sorted(entry.name for path in self.paths for entry in Path(path).iterdir() if entry.is_dir())
 
@@ -260,9 +271,11 @@ def test_a_copy_that_goes_on_without_the_directory_of_its_log_takes_its_place(be
     assert bench.settle() == (["two"], [])
 
 
-def test_a_log_that_was_left_behind_is_removed_whatever_became_of_the_other_note(bench):
-    """Its disk failed when it was to go, and the move ended there: the copy went on."""
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_log_that_was_left_behind_is_removed_whatever_became_of_the_other_note(bench, count):
+    """Its disk failed when it was to go, and the move ended there: the copy went on, or nothing came since."""
     bench.note()
+    bench.fill_copy(count)
     bench.files.rename(bench.copy, bench.target.partition_path(NAME))
     drop_origin(bench.files, bench.target.partition_path(NAME))
     assert bench.settle() == (["two"], [])
@@ -276,3 +289,27 @@ def test_a_copy_is_undecided_while_its_log_cannot_be_looked_at(bench):
     assert undecided([source, target]) == set()
     assert undecided([target]) == {NAME}
     assert undecided([source]) == set()
+
+
+@pytest.mark.parametrize("roll", [False, True])
+def test_an_older_image_of_the_target_does_not_replace_a_log_that_went_on(bench, caplog, roll):
+    """The note of a move that never ended names that disk, which holds the log as it was once: both stay."""
+    old = bench.target.open_log(NAME, TOPIC_ID, bench.log.config, now_ms=1)
+    bench.append(old)
+    old.abandon()
+    note_target(bench.files, bench.log.directory, bench.target.owner.directory_id)
+    if roll:
+        bench.append(old := bench.log)
+        old.roll()
+    bench.append(bench.log)
+    assert bench.settle()[0] == ["one", "two"]
+    assert "older image" in caplog.text
+
+
+def test_an_older_image_of_the_source_does_not_set_a_copy_aside_that_went_on(bench, caplog):
+    """The note of the copy's origin was left by a kill."""
+    bench.fill_copy(1)
+    note_origin(bench.files, bench.copy, bench.source.owner.directory_id)
+    bench.files.rename(bench.copy, bench.target.partition_path(NAME))
+    assert bench.settle()[0] == ["one", "two"]
+    assert "older image" in caplog.text

@@ -2,11 +2,13 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
 from stratalog.broker.moves.directory_move import MoveThrottle
 from stratalog.client.admin import delete_topics
+from stratalog.hot.log.moving import LogMoving
 from stratalog.metadata.quotas.replication_quota import ReplicationQuota
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -86,6 +88,19 @@ def test_a_deleted_topic_leaves_no_copy(disks):
     assert disks.copies() == []
     disks.node.create("t")
     assert disks.node.produce("t", b"w") == [0]
+
+
+def test_a_move_that_is_cancelled_at_its_end_leaves_no_note(disks, monkeypatch):
+    """By that of its target a start took another log there for the copy, and removed the one that went on."""
+    disks.node.produce("t", b"v")
+    monkeypatch.setattr(LogMoving, "is_at", lambda *_: False)  # appends come between, each time
+    disks.ask(disks.other)
+    note = Path(disks.place, "t-0", ".stratalog-moves-to")
+    disks.node.wait_until(note.exists)
+    disks.ask(disks.home)
+    disks.ended()
+    assert disks.place == disks.home
+    assert not note.exists()
 
 
 def test_a_swap_that_fails_leaves_the_log(make_disks, watched):
