@@ -206,6 +206,7 @@ def settle_moves(
 
     No log is removed before the other one is known to be whole. ``is_all``: no directory is offline. A log that was to
     move to one that is goes on where it is: its note goes, or a later start would take the copy, which lacks what is written now.
+    If none is, the notes of logs that lie there once go, or a log would count as undecided when a disk fails much later.
     Raises `OSError`.
     """
     if not is_all:
@@ -215,6 +216,14 @@ def settle_moves(
             for log_ in twice:
                 if name in copy.partitions and name in log_.partitions and copy is not log_:
                     _settle(name, log_, copy, unique)
+    unfinished = _drop_copies(directories)
+    if is_all:
+        _drop_settled(directories)
+    return unfinished
+
+
+def _drop_copies(directories: Sequence[LogDirectory]) -> list[UnfinishedMove]:
+    """Remove the copies that were not complete, but those of logs that are not there."""
     unfinished: dict[TopicPartition, UnfinishedMove] = {}
     for directory in directories:
         for name, path in _copies(directory):
@@ -243,6 +252,18 @@ def _drop_targets(directories: Sequence[LogDirectory]) -> None:
                 directory.files.unlink(f"{path}/{_TARGET}")
                 directory.files.sync_directory(path)
                 log.warning("%s was to move to a directory that is offline; it goes on in %s", name, directory.path)
+
+
+def _drop_settled(directories: Sequence[LogDirectory]) -> None:
+    """Remove the notes of logs that lie in one directory only, durably: their moves have ended, or begin again."""
+    if len(directories) < 2:
+        return
+    twice = _duplicates(directories)
+    for directory in directories:
+        for name in directory.partitions.keys() - twice.keys():
+            path = directory.partition_path(name)
+            if any(_noted(directory.files, f"{path}/{note}") is not None for note in (_ORIGIN, _TARGET)):
+                drop_notes(directory.files, path)
 
 
 def undecided(directories: Sequence[LogDirectory]) -> set[TopicPartition]:

@@ -123,6 +123,35 @@ def test_a_stop_in_between_leaves_the_copy(bench):
     assert bench.names() == [f"t-0.{UNIQUE.hex()}-delete", "t-0"][::-1]
 
 
+def test_a_move_that_a_start_finds_complete_is_decided_for_good(bench):
+    """A kill left the note of the origin. When that disk failed much later, the log was not served."""
+    bench.note()
+    take_over(bench.source, bench.target, bench.log, bench.copy)
+    bench.source.doom_partition(NAME, UNIQUE)
+    assert bench.settle() == (["two"], [])
+    _, target = bench.load()
+    assert settle_moves([target], lambda: UNIQUE, is_all=False) == []
+    assert undecided([target]) == set()
+
+
+def test_the_note_of_a_move_that_begins_again_goes_at_the_start(bench):
+    """It may be refused then, and nothing else would remove it."""
+    bench.note()
+    assert bench.settle()[0] == ["one"]
+    assert not [
+        one for path in bench.paths for one in Path(path).rglob(".stratalog-move*") if "-delete" not in str(one)
+    ]
+
+
+def test_notes_stay_while_a_directory_cannot_be_looked_at(bench, tmp_path):
+    """The log may have gone on there."""
+    bench.note()
+    bench.files.rename(bench.copy, bench.target.partition_path(NAME))
+    _, target = bench.load()
+    settle_moves([target, LogDirectory.load(str(tmp_path / "three"), bench.files)], lambda: UNIQUE, is_all=False)
+    assert undecided([target]) == {NAME}
+
+
 @pytest.mark.parametrize("failing", [("rename", "-future"), ("sync", "/two")])
 def test_a_disk_that_fails_leaves_the_log(bench, failing, caplog):
     """It may have been written to since, so the copy is set aside, also where it has got its name."""
