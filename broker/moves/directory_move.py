@@ -18,7 +18,7 @@ import logging
 import os
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -148,9 +148,8 @@ class DirectoryMove:
         started = self._services.clock.monotonic()
         name = self.unified.topic_partition
         log.info("%s moves from %s to %s", name, self.source.path, self.target.path)
-        files, path = self.source.files.files, self._log.directory
         with self._failures():
-            await self._in_thread(partial(drop_notes, files, path))
+            await self._in_thread(partial(self._drop_notes, self._log.directory))
             await self._in_thread(self._copy.begin)
         while not await self._step():
             pass
@@ -223,16 +222,25 @@ class DirectoryMove:
             await asyncio.wait([running])
             raise
 
+    def _drop_notes(self, path: str) -> None:
+        """Remove the notes of a move in the log. Runs in a thread."""
+        try:
+            drop_notes(self.source.files.files, path)
+        except OSError as error:
+            raise SourceFailed(error) from error
+
     @contextmanager
     def _failures(self) -> Generator[None, None, None]:
-        """Report a disk that fails. Files that have left the log meanwhile are no failure. Raises `GivenUp`."""
+        """Report a disk that fails. Files that have left the log meanwhile are no failure, nor a log that has. Raises `GivenUp`."""
         try:
             yield
         except SourceFailed as failure:
             if not isinstance(failure.error, FileNotFoundError):
                 self.source.writer.report(failure.error, self.unified.partition)
-                raise GivenUp(f"{self.source.path} cannot be read: {failure.error}") from failure
+                raise GivenUp(f"{self.source.path} fails: {failure.error}") from failure
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not self._is_here:
+                return
             self.target.writer.report(error)
             raise GivenUp(f"{self.target.path} does not take it: {error}") from error
         except Corrupt as error:
@@ -331,7 +339,7 @@ class DirectoryMove:
         self.target.arriving.pop(self.unified.topic_partition, None)
         if self._is_here:
             self._services.hosted.placing.settled(self.unified)
-        if self.unified.topic_partition not in self.target.files.partitions:
+        if not self._has_log:
             self.target.files.forget(self.unified.topic_partition)
         await self._drop_source_notes()
         if self.target.writer.offline is not None:
@@ -346,12 +354,17 @@ class DirectoryMove:
         except OSError as error:
             self.target.writer.report(error)
 
+    @property
+    def _has_log(self) -> bool:
+        """Whether a log of this name lies in the target: this one, or that of a topic which was made again."""
+        name = self.unified.topic_partition
+        hosted = self._services.hosted.table.get(name)
+        is_hosted = hosted is not None and hosted.partition.directory is self.target.writer
+        return is_hosted or name in self.target.files.partitions
+
     async def _drop_source_notes(self) -> None:
         """The log goes on: a later start must not take another one in the target for its copy."""
         if self.is_over or not self._is_here or self.source.writer.offline is not None:
             return
-        try:
-            await self._in_thread(partial(drop_notes, self.source.files.files, self._log.directory))
-        except OSError as error:
-            if self._is_here:
-                self.source.writer.report(error, self.unified.partition)
+        with suppress(GivenUp), self._failures():
+            await self._in_thread(partial(self._drop_notes, self._log.directory))

@@ -81,6 +81,20 @@ class Stopping(RealFilesystem):
         super().sync_directory(path)
 
 
+class WaitingAtNote(RealFilesystem):
+    """A disk on which the removal of the note at ``path`` waits for ``go``; ``waiting`` is set meanwhile."""
+
+    def __init__(self):
+        self.path = None
+        self.go, self.waiting = threading.Event(), threading.Event()
+
+    def unlink(self, path):
+        if path == self.path:
+            self.waiting.set()
+            assert self.go.wait(60)
+        super().unlink(path)
+
+
 @pytest.fixture
 def make_disks(start_node, tmp_path):
     """Starts the broker, on a file system of the test's own."""
@@ -105,3 +119,8 @@ def watched():
 @pytest.fixture
 def stopping():
     return Stopping()
+
+
+@pytest.fixture
+def waiting_at_note():
+    return WaitingAtNote()

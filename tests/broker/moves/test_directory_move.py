@@ -11,6 +11,7 @@ from stratalog.client.admin import delete_topics
 from stratalog.hot.log.moving import LogMoving
 from stratalog.metadata.quotas.replication_quota import ReplicationQuota
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
 
 
 def test_appends_go_on_while_the_disk_of_the_copy_is_slow(make_disks, stopping):
@@ -101,6 +102,69 @@ def test_a_move_that_is_cancelled_at_its_end_leaves_no_note(disks, monkeypatch):
     disks.ended()
     assert disks.place == disks.home
     assert not note.exists()
+
+
+def offline(disks):
+    """The directories that are offline."""
+    return [path for path in (disks.home, disks.other) if disks.directory(path).writer.offline is not None]
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_topic_that_is_deleted_at_either_end_of_a_move_takes_no_directory_offline(
+    make_disks, waiting_at_note, is_swapped
+):
+    """A thread removes the note of the log, whose directory has another name by then."""
+    disks = make_disks(waiting_at_note)
+    disks.node.produce("t", b"v")
+    note = f"{disks.other}/t-0/.stratalog-moved-from" if is_swapped else f"{disks.home}/t-0/.stratalog-moves-to"
+    waiting_at_note.path = note
+    disks.ask(disks.other)
+    assert waiting_at_note.waiting.wait(60)
+    assert disks.place == (disks.other if is_swapped else disks.home)
+    delete_topics(disks.node.client(), ["t"])
+    disks.node.wait_until(lambda: disks.node.node.hosted.table.get(("t", 0)) is None)
+    waiting_at_note.go.set()
+    disks.ended()
+    assert offline(disks) == []
+    assert disks.copies() == []
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_source_that_fails_at_either_end_of_a_move_is_the_one_that_is_offline(
+    make_disks, watched, monkeypatch, is_cancelled
+):
+    """Its note cannot be removed: it is the disk to be repaired, not the target."""
+    disks = make_disks(watched)
+    disks.node.produce("t", b"v")
+    note = f"{disks.home}/t-0/.stratalog-moves-to"
+    if is_cancelled:
+        monkeypatch.setattr(LogMoving, "is_at", lambda *_: False)
+        disks.ask(disks.other)
+        disks.node.wait_until(Path(note).exists)
+    watched.fail("unlink", note)
+    disks.ask(disks.home if is_cancelled else disks.other)
+    disks.ended()
+    assert offline(disks) == [disks.home]
+
+
+def test_a_topic_that_is_made_again_in_the_target_keeps_its_rows(make_disks, stopping):
+    """The move of the one before ends later: it forgot what the checkpoints were to say of the new log."""
+    disks = make_disks(stopping)
+    target = disks.directory(disks.other)
+    stopping.stops = True
+    disks.ask(disks.other)
+    assert stopping.waiting.wait(60)
+    delete_topics(disks.node.client(), ["t"])
+    name = TopicPartition("t", 0)
+    disks.node.run(disks.node.node.hosted.logs.prefer, name, target)
+    disks.node.create("t")
+    disks.node.produce("t", b"w")
+    assert disks.place == disks.other
+    disks.node.run(target.files.cleaner_offsets.__setitem__, name, 0)
+    stopping.go.set()
+    disks.ended()
+    assert name in target.files.cleaner_offsets
+    assert name not in target.files.stale
 
 
 def test_a_swap_that_fails_leaves_the_log(make_disks, watched):
