@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from stratalog.hot.segments.transaction_index import AbortedTxn
 from stratalog.hot.state.validation import read_end_marker
 from stratalog.wire.batch import BatchHeader
+from stratalog.wire.errors import Corrupt
 
 __all__ = ["CleanedTransactions"]
 
@@ -52,6 +53,12 @@ class CleanedTransactions:
             self._committed.discard(header.producer_id)
             return not needed
         aborted = self._aborted.pop(header.producer_id, None)
+        if aborted is None and header.producer_id in self._committed:
+            raise Corrupt(
+                f"the marker at offset {header.base_offset} aborts a transaction of producer {header.producer_id} that the "
+                ".txnindex of its segment lacks: its records would be taken for committed. Where other replicas have the log, "
+                "stop this broker and remove the log's directory: it is copied again"
+            )
         if aborted is None or header.producer_id not in self._seen:
             return True
         self._seen.discard(header.producer_id)

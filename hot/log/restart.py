@@ -89,7 +89,7 @@ def _begin_anew(
     end_swap(parts)
     parts.start.finish_leaving()
     parts.place.before_cut(offset)
-    parts.cycles.void_recovery_point(offset)
+    parts.cycles.void_recovery_point(0)  # a crash leaves some of the old segments, before a gap that is no damage
     active = parts.place.new_segment(offset)
     _replace_segments(parts, active, keep)
     if keep is not None:

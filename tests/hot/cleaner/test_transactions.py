@@ -5,6 +5,7 @@ import pytest
 from stratalog.hot.cleaner.transactions import CleanedTransactions
 from stratalog.hot.segments.transaction_index import AbortedTxn
 from stratalog.wire.batch import Record, build_batch, build_control_batch, read_header
+from stratalog.wire.errors import Corrupt
 
 ABORTED = AbortedTxn(7, 10, 14, 15)
 
@@ -52,6 +53,18 @@ def test_a_marker_with_records_before_it_is_needed_and_stays_in_the_index(walk):
     assert walk.take_index() == []
     assert CleanedTransactions([ABORTED]).is_needless(*marker(14, 0))
     assert CleanedTransactions([]).is_needless(*marker(14, 0))
+
+
+def test_an_abort_that_no_index_has_stops_the_cleaning():
+    """A `.txnindex` that is gone, or has another producer by one bit, would cost the committed values for good."""
+    walk = CleanedTransactions([AbortedTxn(8, 10, 14, 15)])
+    assert not walk.is_void(data(10))
+    with pytest.raises(Corrupt, match=r"marker at offset 14 aborts a transaction of producer 7 that the \.txnindex"):
+        walk.is_needless(*marker(14, 0))
+    walk = CleanedTransactions([])
+    walk.is_void(data(4))
+    assert not walk.is_needless(*marker(5, 1))
+    assert walk.is_needless(*marker(14, 0)), "its records are below the log start, or there were none"
 
 
 def test_a_commit_is_needed_by_the_records_of_its_own_producer(walk):

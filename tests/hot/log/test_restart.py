@@ -1,6 +1,7 @@
 """Tests of hot/log/restart.py."""
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,32 @@ def test_a_closed_log_does_not_begin_anew(log):
     log.close()
     with pytest.raises(OSError, match="closed"):
         log.truncate_fully_and_start_at(500, [], None)
+
+
+class Dying(RealFilesystem):
+    """It ends the broker behind one of its syncs of a directory."""
+
+    left = 1 << 30
+
+    def sync_directory(self, path):
+        super().sync_directory(path)
+        self.left -= 1
+        if self.left < 0:
+            raise InterruptedError
+
+
+@pytest.mark.parametrize("left", range(8))
+def test_a_kill_while_a_log_begins_anew_loses_nothing_that_counts(bench, left):
+    """Some of the old segments are there, and a gap behind them: the replica is copied again, and reports no loss."""
+    bench.files = Dying()
+    log = bench.open()
+    bench.fill(log, 3)
+    log.sync()
+    bench.files.left = left
+    with suppress(InterruptedError):
+        log.truncate_fully_and_start_at(100, (), None)
+    bench.files = RealFilesystem()
+    again = bench.open(clean=False, recovery_point=30, durable_end=30, others_have_it=True)
+    assert not again.recovery.has_lost_flushed
+    assert again.missing_ranges() == []
+    assert again.log_end_offset in {0, 10, 20, 30, 100}
