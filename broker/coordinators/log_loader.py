@@ -7,19 +7,44 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from stratalog.broker.replicas.leader import Leader
+from stratalog.broker.replicas.partition import Partition
 from stratalog.hot.log.log import Log
 from stratalog.hot.state.validation import read_end_marker
 from stratalog.metadata.coordination import CoordinatorShard, Producer
 from stratalog.wire.batch import BatchHeader, check_batch, iter_headers, iter_records
-from stratalog.wire.errors import Corrupt
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.parts import FileSlice
 
-__all__ = ["load_log"]
+__all__ = ["load_log", "until_loadable"]
 
 _READ_BYTES: Final = 256 << 10
 _STEP_SECONDS: Final = 0.002
 _LOOKED_EVERY: Final = 64
 """Records between two looks at the clock."""
+
+
+async def until_loadable(partition: Partition, leader: Leader) -> bool:
+    """Wait until all that the log has now can be read; False if the leadership of ``leader`` ends before.
+
+    Batches that were queued while this broker followed may not be in the file yet: a move between directories holds
+    them, or the directory has much to write. Batches that find no room there leave the log, and are waited for no longer.
+    It takes no turn of the loop if there is nothing to wait for. Raises KAFKA_STORAGE_ERROR where the log cannot be written.
+    """
+    log_, end, moved = partition.log, partition.log.log_end_offset, asyncio.Event()
+    watcher = moved.set
+    partition.end_watchers.add(watcher)
+    try:
+        while leader.ended is None and log_.written_offset < min(end, log_.log_end_offset):
+            failed = partition.directory.offline or log_.tail.failed
+            if failed is not None:
+                why = f"{log_.topic_partition} cannot be written from offset {log_.written_offset} on: {failed}"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+            moved.clear()
+            await moved.wait()
+    finally:
+        partition.end_watchers.discard(watcher)
+    return leader.ended is None
 
 
 async def load_log(log_: Log, shard: CoordinatorShard, monotonic: Callable[[], float]) -> int:

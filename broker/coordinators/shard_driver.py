@@ -17,7 +17,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from stratalog.broker.coordinators.batching import Marker, batch_of, grouped, parts_of
-from stratalog.broker.coordinators.log_loader import load_log
+from stratalog.broker.coordinators.log_loader import load_log, until_loadable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.tick import Tick
@@ -131,8 +131,12 @@ class ShardDriver:
         self._loading = self._loop.create_task(self._load(self._generation))
 
     async def _load(self, generation: int) -> None:
-        name, began = self.unified.topic_partition, self._services.clock.monotonic()
+        name = self.unified.topic_partition
         try:
+            if not await until_loadable(self.unified.partition, self.leader):
+                self._reload_later()  # for the leadership of then, unless the shard is closed
+                return
+            began = self._services.clock.monotonic()
             async with self._reading:
                 count = await load_log(self.unified.log, self.shard, self._services.clock.monotonic)
         except Corrupt as error:

@@ -71,7 +71,9 @@ class Partition:
         begun or ended. They outlive roles: who reads looks at the epoch each time.
         """
         self.end_watchers = Watchers()
-        """Called when more of the log can be read by followers, the high watermark moves, or a role has begun or ended."""
+        """Called when more of the log can be read by followers, the high watermark moves, a role has begun or ended, or
+        queued batches are refused.
+        """
         self.held_back: str | None = None
         """Why the partition takes no requests for now (rule 8: it is being compared with its archive)."""
         self.refused = RefusedBatches(clock.monotonic) if refused is None else refused
@@ -356,6 +358,8 @@ class Partition:
             self.leader.on_write_refused(error)
         elif self.follower is not None:
             self.follower.on_write_refused(error)
+        if self.end_watchers:
+            self.end_watchers.call()
 
     def on_storage_failed(self, error: OSError) -> None:
         """Waiting appends will not be acknowledged as written."""

@@ -1,10 +1,13 @@
 """Reading a coordinator's log: everything in order, and nothing but what was written."""
 
 import asyncio
+import errno
 
 import pytest
 
 from stratalog.broker.coordinators.log_loader import load_log
+from stratalog.broker.coordinators.shard_driver import DriverState
+from stratalog.hot.segments.segment import Segment
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.compression import Codec
@@ -74,3 +77,69 @@ async def test_a_record_without_a_key_is_damage(rig):
     await appended(rig, build_batch([Record(0, 1, None, b"v")]))
     with pytest.raises(Corrupt, match="offset 0 has no key"):
         await load_log(rig.partition.log, Listing(), lambda: 0.0)
+
+
+async def held_follower(rig) -> None:
+    """The partition followed another broker: one record is in the file, one is queued and held. It leads again."""
+    await appended(rig, build_batch([Record(0, 1, b"k", b"written")]))
+    partition = rig.partition
+    partition.directory.hold(partition)
+    partition.follow(1, 4)
+    queued = build_batch([Record(1, 1, b"k", b"queued")], leader_epoch=4)
+    partition.log.append_as_follower(memoryview(queued), leader_epoch=4, now_ms=1)
+    partition.directory.enqueue(partition)
+    partition.lead(0, 5, replicas=[0], in_sync=[0])
+    assert (partition.log.written_offset, partition.log.log_end_offset) == (1, 2)
+
+
+async def test_a_log_whose_writes_are_held_is_no_damage(rig):
+    """A move between directories holds what a follower has copied; its load waits for the file."""
+    await held_follower(rig)
+    rig.driver.load()
+    await asyncio.sleep(0.05)
+    assert (rig.driver.state, rig.driver.failure) == (DriverState.LOADING, None)
+    rig.partition.directory.let_go(rig.partition)
+    await rig.until(lambda: rig.driver.active)
+    assert rig.driver.shard.values == {b"k": b"queued"}
+
+
+@pytest.mark.parametrize("ended_by", ["close", "resign"])
+async def test_a_load_that_waits_ends_with_the_leadership(rig, ended_by):
+    """Its task is over, its partition has no watcher of it left."""
+    await held_follower(rig)
+    rig.driver.load()
+    await asyncio.sleep(0.01)
+    assert rig.partition.end_watchers
+    if ended_by == "close":
+        rig.driver.close()
+    else:
+        rig.partition.resign()
+    await rig.until(rig.driver._loading.done)
+    assert not rig.partition.end_watchers
+    assert not rig.driver.active
+
+
+async def test_a_load_ends_where_what_was_queued_found_no_room(rig, monkeypatch):
+    """A full disk takes the log back to the end of its file, and the load reads up to there."""
+    await held_follower(rig)
+    rig.driver.load()
+    await asyncio.sleep(0.01)
+
+    def full(_segment) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Segment, "write_pending", full)
+    rig.partition.directory.let_go(rig.partition)
+    await rig.until(lambda: rig.driver.active)
+    assert rig.driver.shard.values == {b"k": b"written"}
+
+
+async def test_a_load_does_not_wait_for_a_directory_that_has_failed(rig):
+    """It writes no more: the failure is said, and the load tried again until the leadership ends."""
+    await held_follower(rig)
+    rig.driver.load()
+    await asyncio.sleep(0.01)
+    rig.partition.directory.fail(OSError(errno.EIO, "Input/output error"))
+    await rig.until(lambda: rig.driver.failure)
+    assert rig.driver.state is DriverState.LOADING
+    assert "keys-0 cannot be written from offset 1 on" in rig.driver.failure
