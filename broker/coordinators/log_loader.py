@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from typing import Final
@@ -23,19 +24,30 @@ _STEP_SECONDS: Final = 0.002
 _LOOKED_EVERY: Final = 64
 """Records between two looks at the clock."""
 
+log = logging.getLogger(__name__)
+
 
 async def until_loadable(partition: Partition, leader: Leader) -> bool:
-    """Wait until all that the log has now can be read; False if the leadership of ``leader`` ends before.
+    """Wait until all that the log has now is committed and in its files; False if ``leader`` ends before.
 
-    Batches that were queued while this broker followed may not be in the file yet: a move between directories holds
-    them, or the directory has much to write. Batches that find no room there leave the log, and are waited for no longer.
-    It takes no turn of the loop if there is nothing to wait for. Raises KAFKA_STORAGE_ERROR where the log cannot be written.
+    A record above the high watermark may be gone with the next leader: a coordinator that acts on it, or answers from it,
+    may say the opposite of what the next one does. Batches that were queued while this broker followed may not be in
+    the file yet: a move between directories holds them, or the directory has much to write. Batches that find no room
+    there leave the log, and are waited for no longer.
+
+    It takes no turn of the loop if there is nothing to wait for. Raises KAFKA_STORAGE_ERROR where the log cannot be written:
+    the mark stands still then.
     """
-    log_, end, moved = partition.log, partition.log.log_end_offset, asyncio.Event()
+    log_, end = partition.log, partition.log.log_end_offset
+    if _has(partition, end):
+        return leader.ended is None
+    words = "%s: its coordinator waits until all below offset %d is committed; the high watermark is %d, in sync are %s"
+    log.info(words, log_.topic_partition, end, partition.high_watermark, leader.state.in_sync)
+    moved = asyncio.Event()
     watcher = moved.set
     partition.end_watchers.add(watcher)
     try:
-        while leader.ended is None and log_.written_offset < min(end, log_.log_end_offset):
+        while leader.ended is None and not _has(partition, end):
             failed = partition.directory.offline or log_.tail.failed
             if failed is not None:
                 why = f"{log_.topic_partition} cannot be written from offset {log_.written_offset} on: {failed}"
@@ -45,6 +57,12 @@ async def until_loadable(partition: Partition, leader: Leader) -> bool:
     finally:
         partition.end_watchers.discard(watcher)
     return leader.ended is None
+
+
+def _has(partition: Partition, end_offset: int) -> bool:
+    """Whether all that the log has below ``end_offset`` is committed, and in its files."""
+    log_ = partition.log
+    return min(partition.high_watermark, log_.written_offset) >= min(end_offset, log_.log_end_offset)
 
 
 async def load_log(log_: Log, shard: CoordinatorShard, monotonic: Callable[[], float]) -> int:
