@@ -35,7 +35,7 @@ _ADDS_SINCE: Final = 12
 class TransactionalBatch:
     """A batch that waits for its transaction (`Enlisted`)."""
 
-    __slots__ = ("_acks", "_context", "_leader", "_records", "_release", "_waiting", "partition", "producer")
+    __slots__ = ("_acks", "_context", "_records", "_release", "_waiting", "leader", "partition", "producer")
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class TransactionalBatch:
         self.partition = leader.topic_partition
         self.producer = Producer(*PRODUCER_FIELDS.unpack_from(records, PRODUCER_AT))
         self._context = context
-        self._leader = leader
+        self.leader = leader
         self._records = records
         self._acks = acks
         self._release = release
@@ -59,7 +59,7 @@ class TransactionalBatch:
     def go_on(self) -> None:
         """The partition is in the transaction."""
         version = EPOCH_BUMP_SINCE if self._context.api_version >= _ADDS_SINCE else 0
-        self._leader.append(self._records, self._acks, self._release, self._waiting, transaction_version=version)
+        self.leader.append(self._records, self._acks, self._release, self._waiting, transaction_version=version)
 
     def refuse(self, error: KafkaError) -> None:
         """Refuse the batch: its partition is not in the transaction, or that cannot be found out now."""

@@ -38,10 +38,11 @@ _Refused = Mapping[tuple[str, int], ErrorCode]
 class _Commit:
     """One request: waits for its transaction (`Enlisted`), then for its group."""
 
-    __slots__ = ("_asked", "_context", "_driver", "_refused", "_request", "partition")
+    __slots__ = ("_asked", "_context", "_driver", "_refused", "_request", "leader", "partition")
 
     def __init__(self, context: Context, request: TxnOffsetCommitRequest, driver: ShardDriver) -> None:
         self.partition = driver.unified.topic_partition
+        self.leader = driver.leader
         self._driver = driver
         self._context = context
         self._request = request
@@ -72,10 +73,16 @@ class _Commit:
         """The offsets' partition is in the transaction.
 
         Unless it has been ended meanwhile: behind its marker the offsets would begin a transaction without an end, and
-        an append that the log refuses costs the whole shard its state.
+        an append that the log refuses costs the whole shard its state. Between two leaderships another broker may
+        have written it.
         """
         request, driver = self._request, self._driver
         try:
+            present = self._context.broker.groups.host.driver(self.partition.partition)
+            if present is not driver or driver.leader is not self.leader:
+                raise KafkaError(
+                    ErrorCode.NOT_COORDINATOR, f"{self.partition} has another leadership than when it was asked for"
+                )
             if driver.ends(request.producer_id):
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction was ended before its offsets")
             driver.unified.log.producer_state.check_producer_epoch(request.producer_id, request.producer_epoch)

@@ -3,7 +3,7 @@
 Only the first batch of a transaction in a partition comes this way: as long as the transaction is open there, the
 log itself knows. Batches of a producer to one partition keep their order while the first of them waits, and share
 its fate. A yes is void once the transaction's marker stands in the partition: the append would open a transaction
-without an end.
+without an end. Another broker may write it between two leaderships, so a yes counts in the one that asked for it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct, field
 
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
+from stratalog.broker.replicas.leader import Leader
 from stratalog.metadata.coordination import Producer
 from stratalog.metadata.transactions.events import AddPartitions, VerifyPartitions
 from stratalog.metadata.transactions.transaction import EPOCH_BUMP_SINCE
@@ -31,6 +32,8 @@ class Enlisted(Protocol):
     """An append that waits for its transaction."""
 
     partition: TopicPartition
+    leader: Leader
+    """The leadership in which it came. In another one `go_on` appends nothing."""
 
     def go_on(self) -> None:
         """The partition is in the transaction: append."""
@@ -42,8 +45,9 @@ class Enlisted(Protocol):
 
 
 class _Place(Struct):
-    """A partition that one producer waits for."""
+    """A partition that one producer waits for, in one leadership."""
 
+    leader: Leader
     waiting: list[Enlisted] = field(default_factory=list)
     ended: bool = False
     """The marker of this very transaction has been written meanwhile."""
@@ -61,17 +65,16 @@ class Enlistment:
 
         ``adds``: the partitions are added (transactions v2); otherwise they must have been before.
         """
-        wanted: set[TopicPartition] = set()
+        wanted: dict[TopicPartition, _Place] = {}
         for one in appends:
             place = self._places.get((one.partition, producer))
-            if place is None:
-                place = self._places[one.partition, producer] = _Place()
-                wanted.add(one.partition)
+            if place is None or place.leader is not one.leader:
+                place = self._places[one.partition, producer] = wanted[one.partition] = _Place(one.leader)
             place.waiting.append(one)
         if not wanted:
             return
         partitions = frozenset(wanted)
-        token = _Verdict(self, producer, partitions)
+        token = _Verdict(self, producer, wanted)
         if adds:
             event: Any = AddPartitions(token, transactional_id, producer, partitions, EPOCH_BUMP_SINCE, _ADDED)
         else:
@@ -89,9 +92,12 @@ class Enlistment:
             if place is not None:
                 place.ended = True
 
-    def settle(self, producer: Producer, partition: TopicPartition, code: ErrorCode, reason: str | None) -> None:
-        """The coordinator has spoken about one partition."""
-        place = self._places.pop((partition, producer))
+    def settle(
+        self, producer: Producer, partition: TopicPartition, place: _Place, code: ErrorCode, reason: str | None
+    ) -> None:
+        """The coordinator has spoken about one partition, for the appends that waited in ``place``."""
+        if self._places.get((partition, producer)) is place:  # else a later leadership asks for itself
+            del self._places[partition, producer]
         if not code and place.ended:
             code, reason = ErrorCode.INVALID_TXN_STATE, "the transaction was ended while its batch was on the way"
         for one in place.waiting:
@@ -104,12 +110,12 @@ class Enlistment:
 class _Verdict:
     """The token of one question to a coordinator."""
 
-    __slots__ = ("_enlistment", "_partitions", "_producer")
+    __slots__ = ("_enlistment", "_places", "_producer")
 
-    def __init__(self, enlistment: Enlistment, producer: Producer, partitions: frozenset[TopicPartition]) -> None:
+    def __init__(self, enlistment: Enlistment, producer: Producer, places: dict[TopicPartition, _Place]) -> None:
         self._enlistment = enlistment
         self._producer = producer
-        self._partitions = partitions
+        self._places = places
 
     def respond(self, response: AddPartitionsToTxnResponse) -> None:
         """Added, or looked for: some may be in, others not."""
@@ -119,13 +125,13 @@ class _Verdict:
             for topic in result.topic_results
             for one in topic.results_by_partition
         }
-        for partition in sorted(self._partitions):
+        for partition in sorted(self._places):
             code = ErrorCode(codes.get(partition, 0))
             reason = f"{partition} was not added to the transaction" if code else None
-            self._enlistment.settle(self._producer, partition, code, reason)
+            self._enlistment.settle(self._producer, partition, self._places[partition], code, reason)
 
     def fail(self, error: BaseException) -> None:
         """None of them is in."""
         refusal = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-        for partition in sorted(self._partitions):
-            self._enlistment.settle(self._producer, partition, refusal.code, refusal.message)
+        for partition in sorted(self._places):
+            self._enlistment.settle(self._producer, partition, self._places[partition], refusal.code, refusal.message)

@@ -6,8 +6,10 @@ import pytest
 
 from stratalog.broker.api.txn_offset_commit import API
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
+from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from stratalog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from stratalog.wire.messages.find_coordinator import FindCoordinatorRequest
 from stratalog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -24,6 +26,7 @@ from stratalog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from stratalog.wire.records.control import ControlType, EndTxnMarker, encode_record
 
 
 @pytest.fixture
@@ -208,3 +211,54 @@ def test_a_coordinator_that_does_not_answer_is_one_that_loads(groups):
         assert groups.produce(producer, 0) == [ErrorCode.NOT_ENOUGH_REPLICAS]
     finally:
         enlistment._ask = ask
+
+
+def test_a_yes_from_before_another_leadership_appends_no_offsets(groups):
+    """The partition was led elsewhere meanwhile, and the transaction ended there: its offsets would begin one without an end."""
+    producer = groups.producer()
+    node, answers, held, done = groups.broker.node, [], [], []
+    unified = node.groups.host.of("g").unified
+    context = SimpleNamespace(
+        broker=node,
+        allows=lambda *_: True,
+        api_version=3,
+        client_id="me",
+        respond=answers.append,
+        connection=SimpleNamespace(host="here"),
+    )
+    enlistment = node.transactions.enlistment
+    ask, enlistment._ask = enlistment._ask, lambda _transactional_id, event: held.append(event)
+    groups.broker.run(lambda: API.handle(context, offsets_of(producer, 7, 0)))
+    enlistment._ask = ask
+
+    def elsewhere_and_back():
+        node.coordinators.released(unified)
+        unified.partition.lead(
+            node.node_id, unified.partition.leader_epoch + 2, replicas=[node.node_id], in_sync=[node.node_id]
+        )
+        node.coordinators.led(unified)
+
+    groups.broker.run(elsewhere_and_back)
+    groups.wait_for(lambda: not node.groups.loading)
+
+    def the_others_marker():
+        end = EndTxnMarker(coordinator_epoch=0)
+        batch = build_control_batch(
+            ControlType.ABORT,
+            encode_record(end),
+            offset=0,
+            timestamp_ms=1,
+            leader_epoch=-1,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transactional=True,
+        )
+        unified.partition.leader.append_as_leader(batch, done.append)
+
+    groups.broker.run(the_others_marker)
+    groups.wait_for(lambda: done)
+    groups.broker.run(lambda: held[0].token.respond(AddPartitionsToTxnResponse()))
+    groups.wait_for(lambda: answers)
+    assert [one.error_code for one in answers[0].topics[0].partitions] == [ErrorCode.NOT_COORDINATOR]
+    assert not unified.log.producer_state.has_open_transaction(*producer)
+    assert fetched(groups, stable=True) == -1

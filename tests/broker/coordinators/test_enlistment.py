@@ -18,8 +18,8 @@ PRODUCER = Producer(7, 3)
 class Append:
     """One that says what becomes of it."""
 
-    def __init__(self, desk, name, partition=T0):
-        self.desk, self.name, self.partition = desk, name, partition
+    def __init__(self, desk, name, partition=T0, leader=None):
+        self.desk, self.name, self.partition, self.leader = desk, name, partition, leader
 
     def go_on(self):
         self.desk.ended.append(self.name)
@@ -35,8 +35,8 @@ class Desk:
         self.asked, self.ended = [], []
         self.enlistment = Enlistment(lambda transactional_id, event: self.asked.append(event))
 
-    def enlist(self, *names, partition=T0, producer=PRODUCER, adds=True):
-        appends = [Append(self, name, partition) for name in names]
+    def enlist(self, *names, partition=T0, producer=PRODUCER, adds=True, leader=None):
+        appends = [Append(self, name, partition, leader) for name in names]
         self.enlistment.enlist("x", producer, appends, adds=adds)
 
     def mark(self, epoch, version, partition=T0):
@@ -110,6 +110,20 @@ def test_the_marker_before_does_not_end_what_waits_for_the_next_transaction(desk
     desk.mark(PRODUCER.producer_epoch, version=0, partition=T1)
     desk.asked[0].token.respond(AddPartitionsToTxnResponse())
     assert desk.ended == ["next"]
+
+
+def test_a_yes_counts_for_the_leadership_in_which_it_was_asked_for(desk):
+    """Another leader may have ended the transaction since: what comes in the next leadership asks anew."""
+    before, after = object(), object()
+    desk.enlist("before", adds=False, leader=before)
+    desk.enlist("after", adds=False, leader=after)
+    assert len(desk.asked) == 2
+    desk.asked[0].token.respond(AddPartitionsToTxnResponse())
+    assert desk.ended == ["before"]
+    desk.enlist("behind", adds=False, leader=after)
+    assert len(desk.asked) == 2
+    desk.asked[1].token.fail(KafkaError(ErrorCode.TRANSACTION_ABORTABLE))
+    assert desk.ended[1:] == [(name, ErrorCode.TRANSACTION_ABORTABLE) for name in ("after", "behind")]
 
 
 def test_an_unexpected_failure_is_answered_as_one(desk):
