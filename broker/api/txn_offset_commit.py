@@ -83,7 +83,7 @@ class _Commit:
                 raise KafkaError(
                     ErrorCode.NOT_COORDINATOR, f"{self.partition} has another leadership than when it was asked for"
                 )
-            if driver.ends(request.producer_id):
+            if driver.ends(Producer(request.producer_id, request.producer_epoch)):
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction was ended before its offsets")
             driver.unified.log.producer_state.check_producer_epoch(request.producer_id, request.producer_epoch)
         except KafkaError as error:

@@ -8,8 +8,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from stratalog.hot.log.log import AppendInfo
-from stratalog.metadata.coordination import Write
-from stratalog.wire.batch import Record, build_batch
+from stratalog.metadata.coordination import Producer, Write
+from stratalog.metadata.transactions.transaction import EPOCH_BUMP_SINCE
+from stratalog.wire.batch import Record, build_batch, read_header
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import KafkaError
 
@@ -27,8 +28,15 @@ class Marker(Struct):
     """The end of a transaction, in its place among the writes."""
 
     batch: bytearray
+    transaction_version: int
     event: Any
     done: Callable[[AppendInfo | KafkaError], None]
+
+    def ends(self, producer: Producer) -> bool:
+        """Whether it ends the transaction of this producer and epoch; that of version 2 has an epoch above it."""
+        header = read_header(self.batch)
+        is_above = header.producer_epoch > producer.producer_epoch
+        return header.producer_id == producer.producer_id and (is_above or self.transaction_version < EPOCH_BUMP_SINCE)
 
 
 def parts_of(write: Write) -> list[Write]:

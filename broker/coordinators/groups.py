@@ -217,13 +217,16 @@ class GroupCoordinator:
         done: Callable[[AppendInfo | KafkaError], None],
         *,
         commit: bool,
+        transaction_version: int,
     ) -> None:
         """End a producer's transaction in one partition of the offsets topic: ``batch`` is the marker.
 
         ``done`` is called once the marker is committed and the offsets are what it says, or with what failed.
         """
         try:
-            self.host.driver(partition_number).end_transaction(batch, TransactionEnded(producer, commit), done)
+            driver = self.host.driver(partition_number)
+            ended = TransactionEnded(producer, commit)
+            driver.end_transaction(batch, ended, done, transaction_version=transaction_version)
         except KafkaError as error:
             done(error)
 

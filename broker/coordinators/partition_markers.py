@@ -97,7 +97,12 @@ class PartitionMarkers:
         self._marked(partition, marker)
         if partition.topic == GROUP_TOPIC:
             self._groups.complete_transaction(
-                partition.partition, batch, marker.producer, appended, commit=marker.commit
+                partition.partition,
+                batch,
+                marker.producer,
+                appended,
+                commit=marker.commit,
+                transaction_version=marker.transaction_version,
             )
         else:
             unified.partition.led().append_marker(batch, marker.transaction_version, appended)

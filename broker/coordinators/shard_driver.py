@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from stratalog.broker.coordinators.batching import Marker, batch_of, grouped, parts_of
 from stratalog.broker.coordinators.log_loader import load_log, until_loadable
+from stratalog.broker.coordinators.under_way import Appended, answer, fail
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.tick import Tick
 from stratalog.hot.log.log import AppendInfo
-from stratalog.metadata.coordination import Action, CoordinatorShard, Now, Reply, Write
+from stratalog.metadata.coordination import Action, CoordinatorShard, Now, Producer, Reply, Write
 from stratalog.wire.batch import read_header
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
@@ -58,15 +59,6 @@ class DriverServices(Struct):
     codec: Codec = Codec.NONE
 
 
-class _Appended(Struct):
-    """Writes in one batch, or a marker: under way until committed."""
-
-    writes: Sequence[Write]
-    late: list[Reply] = field(default_factory=list)
-    """Answers about state that this batch, or an earlier one, makes durable."""
-    marker_done: Callable[[AppendInfo | KafkaError], None] | None = None
-
-
 class ShardDriver:
     """One partition of a coordinator's topic that is led here."""
 
@@ -91,7 +83,7 @@ class ShardDriver:
         self._loop = asyncio.get_running_loop()
         self._queued: list[Write | Marker] = []
         self._late: list[Reply] = []
-        self._under_way: deque[_Appended] = deque()
+        self._under_way: deque[Appended] = deque()
         self._flush_deferred = False
         self._generation, self._load_seconds = 0, 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -226,18 +218,26 @@ class ShardDriver:
         if token is not None and not known:
             token.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: {error!r}"))
 
-    def end_transaction(self, batch: bytearray, event: Any, done: Callable[[AppendInfo | KafkaError], None]) -> None:
+    def end_transaction(
+        self,
+        batch: bytearray,
+        event: Any,
+        done: Callable[[AppendInfo | KafkaError], None],
+        *,
+        transaction_version: int,
+    ) -> None:
         """Append a transaction marker behind everything that is queued; once committed, ``event`` is stepped.
 
-        ``done`` is called once. Raises what :meth:`check_active` raises; then it is not.
+        It is not where the marker finds no open transaction. ``done`` is called once, with INVALID_PRODUCER_EPOCH or
+        TRANSACTION_COORDINATOR_FENCED if the log refuses the marker. Raises what :meth:`check_active` raises; then it
+        is not called.
         """
         self.check_active()
-        self._queue(Marker(batch, event, done))
+        self._queue(Marker(batch, transaction_version, event, done))
 
-    def ends(self, producer_id: int) -> bool:
+    def ends(self, producer: Producer) -> bool:
         """Whether the end of this producer's transaction waits for its place in the log, which does not know it yet."""
-        markers = (one for one in self._queued if isinstance(one, Marker))
-        return any(read_header(one.batch).producer_id == producer_id for one in markers)
+        return any(one.ends(producer) for one in self._queued if isinstance(one, Marker))
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
@@ -254,7 +254,7 @@ class ShardDriver:
             elif action.durable and (self._queued or self._under_way):
                 (self._late if self._queued else self._under_way[-1].late).append(action)
             else:
-                _answer(action)
+                answer(action)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -275,19 +275,24 @@ class ShardDriver:
                 self._refuse([group], _LOST)
                 continue
             self._append(group)
-        if self._generation == generation and self._under_way:
+        if self._generation != generation:
+            fail(late, _LOST)
+        elif self._under_way:
             self._under_way[-1].late += late
-        else:
+        else:  # all that was queued were markers that the log has refused
             for reply in late:
-                reply.token.fail(_LOST)
+                answer(reply)
 
     def _append(self, group: Marker | list[Write]) -> None:
         generation = self._generation
         if isinstance(group, Marker):
-            appended = _Appended([Write((), on_committed=[group.event])], marker_done=group.done)
+            # A late copy ends nothing; when it is committed, the shard may have taken records of the next transaction.
+            is_open = self.unified.log.producer_state.is_open(read_header(group.batch).producer_id)
+            events = [group.event] if is_open else []
+            appended = Appended([Write((), on_committed=events)], marker_done=group.done)
             batch = group.batch
         else:
-            appended = _Appended(group)
+            appended = Appended(group)
             batch = batch_of(group, self._services.codec, self._services.clock.wall_ms())
         self._under_way.append(appended)
 
@@ -295,10 +300,18 @@ class ShardDriver:
             if generation == self._generation:
                 self._acknowledged(appended, outcome)
 
-        self.leader.append_as_leader(batch, acknowledge)
+        if isinstance(group, Marker):
+            self.leader.append_marker(batch, group.transaction_version, acknowledge)
+        else:
+            self.leader.append_as_leader(batch, acknowledge)
 
-    def _acknowledged(self, appended: _Appended, outcome: AppendInfo | KafkaError) -> None:
+    def _acknowledged(self, appended: Appended, outcome: AppendInfo | KafkaError) -> None:
         if isinstance(outcome, KafkaError):
+            if appended.marker_done is not None and outcome.code in _MARKER_REFUSED:
+                refused = self._under_way.pop()
+                assert refused is appended, "a marker is refused before it has a place"
+                appended.marker_done(outcome)
+                return
             level = logging.INFO if outcome is self.leader.ended else logging.ERROR  # a leader epoch may end
             words = "%s could not be written: %s; its state is loaded anew"
             log.log(level, words, self.unified.topic_partition, outcome)
@@ -310,9 +323,9 @@ class ShardDriver:
             appended.marker_done(outcome)
         for write in appended.writes:
             for reply in write.replies:
-                _answer(reply)
+                answer(reply)
         for reply in appended.late:
-            _answer(reply)
+            answer(reply)
         for event in [event for write in appended.writes for event in write.on_committed]:
             if self.state is DriverState.ACTIVE:
                 self._step(event)
@@ -339,10 +352,10 @@ class ShardDriver:
         for appended in under_way:
             if appended.marker_done is not None:
                 appended.marker_done(error)
-            _fail([reply for write in appended.writes for reply in write.replies], error)
-            _fail(appended.late, error)
+            fail([reply for write in appended.writes for reply in write.replies], error)
+            fail(appended.late, error)
         self._refuse(grouped(queued), error)
-        _fail(late, error)
+        fail(late, error)
         for token in self.shard.parked():
             token.fail(error)
 
@@ -351,7 +364,7 @@ class ShardDriver:
             if isinstance(group, Marker):
                 group.done(error)
             else:
-                _fail([reply for write in group for reply in write.replies], error)
+                fail([reply for write in group for reply in write.replies], error)
 
     def drain(self) -> None:
         """The broker is about to stop: what is being written may still be answered, what waits for others fails."""
@@ -400,17 +413,5 @@ class ShardDriver:
 
 
 _NOT_HERE: Final = KafkaError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
+_MARKER_REFUSED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 _LOST: Final = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's log could not be written")
-
-
-def _answer(reply: Reply) -> None:
-    response = reply.response
-    if isinstance(response, KafkaError):
-        reply.token.fail(response)
-    else:
-        reply.token.respond(response)
-
-
-def _fail(replies: Iterable[Reply], error: KafkaError) -> None:
-    for reply in replies:
-        reply.token.fail(error)

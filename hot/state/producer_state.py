@@ -162,6 +162,11 @@ class ProducerStateManager:
         entry = self.entries.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0 and entry.producer_epoch == epoch
 
+    def is_open(self, producer_id: int) -> bool:
+        """Whether this producer, in any epoch, has a transaction open in this partition."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0
+
     def _check_epoch(self, entry: ProducerEntry, epoch: int) -> None:
         if epoch < entry.producer_epoch:
             raise KafkaError(

@@ -24,7 +24,7 @@ WRITES = st.builds(
     st.sampled_from([None, b"v", b"v" * 400, b"v" * 2_000]),
     PRODUCERS,
 )
-MARKERS = st.builds(lambda: Marker(bytearray(b"m"), "event", print))
+MARKERS = st.builds(lambda: Marker(bytearray(b"m"), 2, "event", print))
 
 
 @given(st.lists(st.one_of(WRITES, MARKERS), max_size=12))

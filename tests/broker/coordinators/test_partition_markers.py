@@ -70,8 +70,8 @@ def test_markers_of_groups_go_through_their_coordinator(code):
         partition=SimpleNamespace(check_online=lambda: None), log=SimpleNamespace(producer_state=state)
     )
 
-    def complete(number, batch, producer, done, *, commit):
-        asked.append((number, producer, commit, read_end_marker(batch).commit))
+    def complete(number, batch, producer, done, *, commit, transaction_version):
+        asked.append((number, producer, commit, read_end_marker(batch).commit, transaction_version))
         done(KafkaError(code) if code else object())
 
     marked = []
@@ -83,6 +83,6 @@ def test_markers_of_groups_go_through_their_coordinator(code):
     )
     marker = TransactionMarker(Producer(7, 3), True, 5, 2)
     markers.write(TopicPartition(GROUP_TOPIC, 9), marker, told.append)
-    assert asked == [(9, Producer(7, 3), True, True)]
+    assert asked == [(9, Producer(7, 3), True, True, 2)]
     assert [error and error.code for error in told] == [code]
     assert marked == [(TopicPartition(GROUP_TOPIC, 9), marker)]

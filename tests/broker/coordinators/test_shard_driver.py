@@ -34,6 +34,12 @@ def marker(producer: Producer, *, commit: bool) -> bytearray:
     )
 
 
+def end(driver, producer: Producer, done, *, commit: bool = True, version: int = 0) -> None:
+    """End a producer's transaction; ``version`` is that of transactions."""
+    event = "ended", producer, commit
+    driver.end_transaction(marker(producer, commit=commit), event, done, transaction_version=version)
+
+
 async def test_writes_of_one_turn_are_one_append_and_are_answered_when_committed(rig, events):
     """Group commit: many requests, one batch; no request is answered before."""
     driver = await rig.loaded()
@@ -96,8 +102,8 @@ async def test_transactions_have_batches_of_their_own_and_end_in_their_place(rig
     driver.ask(events.Put(token, {b"plain": b"1"}))
     driver.ask(events.Put(token, {b"kept": b"2"}, producer=kept))
     driver.ask(events.Put(token, {b"dropped": b"3"}, producer=dropped))
-    driver.end_transaction(marker(kept, commit=True), ("ended", kept, True), done.append)
-    driver.end_transaction(marker(dropped, commit=False), ("ended", dropped, False), done.append)
+    end(driver, kept, done.append)
+    end(driver, dropped, done.append, commit=False)
     await rig.until(lambda: len(done) == 2)
     found = [(one.producer_id, one.is_transactional, one.is_control) for one in batches(rig)]
     assert found == [(-1, False, False), (7, True, False), (8, True, False), (7, True, True), (8, True, True)]
@@ -190,10 +196,70 @@ async def test_the_end_of_a_transaction_is_known_before_it_is_written(rig):
     """Until the turn of the loop is over the log still calls the transaction open."""
     driver = await rig.loaded()
     done = []
-    driver.end_transaction(marker(Producer(7, 0), commit=True), ("ended", Producer(7, 0), True), done.append)
-    assert (driver.ends(7), driver.ends(8)) == (True, False)
+    end(driver, Producer(7, 1), done.append, version=1)
+    assert [driver.ends(Producer(*one)) for one in ((7, 0), (7, 1), (8, 0))] == [True, True, False]
     await rig.until(lambda: done)
-    assert not driver.ends(7)
+    assert not driver.ends(Producer(7, 0))
+    end(driver, Producer(7, 2), done.append, version=2)
+    assert [driver.ends(Producer(7, epoch)) for epoch in (1, 2)] == [True, False]  # 2 is the next transaction's
+
+
+async def opened_behind(rig, events, *, late_first: bool):
+    """Transaction N has ended under version 2. In one turn come a late copy of its marker and N+1's first record.
+
+    Returns the driver, the producer of N+1, and what the late marker's sender and the record's hear.
+    """
+    driver = await rig.loaded()
+    token, told, late = events.Token(), [], []
+    driver.ask(events.Put(token, {b"k": b"n"}, producer=Producer(7, 0)))
+    producer = Producer(7, 1)
+    end(driver, producer, told.append, version=2)
+    await rig.until(lambda: told)
+    assert driver.shard.heard == [("ended", producer, True)]
+    driver.shard.pending.clear()  # groups tell producers apart by id alone
+    second = events.Token()
+    if late_first:
+        end(driver, producer, late.append, version=2)
+    driver.ask(events.Put(second, {b"k": b"n+1"}, producer=producer))
+    if not late_first:
+        end(driver, producer, late.append, version=2)
+    await rig.until(lambda: second.answers and late)
+    assert second.answers == ["done"]
+    return driver, producer, late[0]
+
+
+async def test_a_late_copy_of_a_marker_ends_nothing_of_the_next_transaction(rig, events):
+    """Behind the first record it is refused as in a partition of data, and the shard goes on with all that it has."""
+    driver, producer, outcome = await opened_behind(rig, events, late_first=False)
+    assert outcome.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert rig.partition.log.producer_state.has_open_transaction(*producer)
+    assert (driver.active, driver.shard.pending) == (True, {producer: {b"k": b"n+1"}})
+    done = []
+    end(driver, Producer(7, 2), done.append, version=2)
+    await rig.until(lambda: done)
+    assert driver.shard.heard[1:] == [("ended", Producer(7, 2), True)]
+
+
+async def test_a_late_copy_of_a_marker_in_front_of_the_next_transaction_is_not_heard_of(rig, events):
+    """It stands before the record, and is committed after the shard has taken it: in memory it would end what is open."""
+    driver, producer, outcome = await opened_behind(rig, events, late_first=True)
+    assert not isinstance(outcome, KafkaError)
+    assert driver.shard.heard == [("ended", producer, True)]
+    assert driver.shard.pending == {producer: {b"k": b"n+1"}}
+    assert rig.partition.log.producer_state.has_open_transaction(*producer)
+
+
+async def test_an_answer_behind_a_refused_marker_is_given(rig, events):
+    """It waits for what is written before it, and a marker that is refused is not."""
+    driver = await rig.loaded()
+    token, late, read = events.Token(), [], events.Token()
+    driver.ask(events.Put(token, {b"k": b"v"}, producer=Producer(7, 1)))
+    await rig.until(lambda: token.answers)
+    end(driver, Producer(7, 1), late.append, version=2)
+    driver.ask(events.Get(read, durable=True))
+    await rig.until(lambda: late)
+    assert read.answers == [{}]
+    assert driver.active
 
 
 async def test_deadlines_of_the_shard_are_kept(rig, events):

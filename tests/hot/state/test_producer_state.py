@@ -159,6 +159,8 @@ def test_a_plain_batch_inside_a_transaction_is_refused():
     assert refused(producer.send, 1) is ErrorCode.INVALID_TXN_STATE
     assert producer.state.has_open_transaction(7, 0)
     assert not producer.state.has_open_transaction(7, 1)
+    assert producer.state.is_open(7)
+    assert not producer.state.is_open(8)
 
 
 def test_a_marker_without_a_transaction_ends_nothing():
