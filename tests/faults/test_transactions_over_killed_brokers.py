@@ -76,7 +76,7 @@ def test_a_broker_is_killed_in_the_middle_of_a_transaction(brokers, new_producer
 
 def test_a_dead_broker_holds_up_its_own_partitions_and_no_others(brokers, new_producer):
     """The end is decided without it; its marker comes when it is back."""
-    producer = new_producer(brokers.key_at(1))
+    producer, other_key = new_producer(brokers.key_at(1)), brokers.key_at(3)
     expected = everywhere(producer, "w")
     brokers.cluster.kill(2)
     began = time.monotonic()
@@ -85,7 +85,7 @@ def test_a_dead_broker_holds_up_its_own_partitions_and_no_others(brokers, new_pr
     alive = [number for number, leader in brokers.leaders().items() if leader in (1, 3)]
     assert brokers.committed(len(alive), *alive) == [f"w-{number}" for number in alive]
     until(lambda: brokers.stable(*alive))
-    other = new_producer(brokers.key_at(3))
+    other = new_producer(other_key)
     expected += everywhere(other, "other", alive)
     other.end()
     brokers.back(2)
@@ -115,7 +115,8 @@ def test_a_coordinator_that_dies_between_decision_and_markers_sends_them_when_it
 
 def test_a_topic_that_is_deleted_needs_no_marker(brokers, new_producer):
     """Not even where its broker is dead when the transaction ends."""
-    producer = new_producer(brokers.key_at(1))
+    key = brokers.key_at(1)
+    producer = new_producer(key)
     everywhere(producer, "w")
     brokers.cluster.kill(3)
     producer.end()
@@ -124,7 +125,7 @@ def test_a_topic_that_is_deleted_needs_no_marker(brokers, new_producer):
 
     def complete():
         with brokers.client() as client:
-            return describe_transaction(client, brokers.key_at(1)).state == "CompleteCommit"
+            return describe_transaction(client, key).state == "CompleteCommit"
 
     until(complete)
 
