@@ -12,8 +12,9 @@ cuts its log by leader epochs, never to its high watermark (KIP-101, KIP-279). T
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.log_position import LogPosition
@@ -21,7 +22,7 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
-from stratalog.wire.batch import check_batch
+from stratalog.wire.batch import LOG_OVERHEAD_BYTES, check_batch
 from stratalog.wire.errors import Corrupt, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
 from stratalog.wire.topic import TopicPartition
@@ -29,6 +30,11 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["Follower", "Outcome", "cut_to"]
 
 log = logging.getLogger(__name__)
+
+_BATCHES_PER_TURN: Final = 500
+"""Some 10 ms with their writes; an answer of 4 MiB may have 30,000."""
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_POSITION: Final = 8
 
 
 class Outcome(Protocol):
@@ -66,6 +72,8 @@ class Follower:
         self._outcome: Outcome | None = None
         self._leader_high_watermark = -1
         self._ended = False
+        self._part_end: int | None = None
+        """Where the log ended with the part of an answer that was taken last, None if none is left of it."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -193,17 +201,32 @@ class Follower:
 
     # -- answers of the leader ------------------------------------------------------------------------------
 
-    def take(self, data: PartitionData, outcome: Outcome) -> None:
-        """Append the records of an answer, or cut the log where histories part. ``outcome`` hears of the end, maybe at once."""
+    def take(self, data: PartitionData, outcome: Outcome) -> PartitionData | None:
+        """Append the records of an answer, or cut the log where histories part. ``outcome`` hears of the end, maybe at once.
+
+        An answer may have tens of thousands of small batches, more than a turn of the loop takes. Then the result is what is
+        left: hand it in in a later turn, and nothing else before.
+        """
+        part_end, self._part_end = self._part_end, None
         if self._ended:
-            return
+            return None
         self._outcome = outcome
+        if part_end is not None and part_end != self._log.log_end_offset:  # the disk had no room for the part before
+            self._refuse()
+            return None
+        rest = self._take(data)
+        if rest is not None:
+            self._part_end, self._outcome = self._log.log_end_offset, None
+        return rest
+
+    def _take(self, data: PartitionData) -> PartitionData | None:
+        rest: memoryview | None = None
         try:
             if data.diverging_epoch is not None:
                 self._cut(data.diverging_epoch)
             elif data.records:
                 self._leader_high_watermark = data.high_watermark
-                self._append(memoryview(data.records))  # type: ignore[arg-type]  # received records are one buffer
+                rest = self._append(memoryview(data.records))  # type: ignore[arg-type]  # received records are one buffer
         except KafkaError as error:
             log.error(
                 "%s: what its leader, broker %d, sent cannot be appended: %s",
@@ -212,36 +235,44 @@ class Follower:
                 error,
             )
             self._refuse()
-            return
+            return None
         except OSError as error:
             self._partition.directory.report(error, self._partition)
             self._refuse()
-            return
+            return None
         except Exception:  # a mistake in one partition may not stop all that come from this leader
             log.exception(
                 "%s: an answer of its leader, broker %d, could not be taken", self.topic_partition, self.leader_id
             )
             self._refuse()
-            return
+            return None
+        if rest is not None:
+            data.records = rest
+            return data
         if data.diverging_epoch is None:  # after a cut, what is left may still be another's history: the mark waits
             self._leader_high_watermark = data.high_watermark
         self._raise_log_start(data.log_start_offset)
         self._settle()
         if self._outcome is not None and not data.records:  # a cut may end above what is on the disk
             self._partition.directory.sync(self._partition)
+        return None
 
-    def _append(self, records: memoryview) -> None:
+    def _append(self, records: memoryview) -> memoryview | None:
+        """Append as many batches as a turn takes; the rest, None if there is none, or it is not to be taken."""
         self._begin_within(records)
+        taken_bytes = _bytes_of_a_turn(records)
+        records, rest = records[:taken_bytes], records[taken_bytes:]
         log_ = self._log
         gap = log_.gaps.first_unkept(records, log_.log_end_offset)
         if gap is not None:
             position, offset = gap
             # The leader's cleaner comes as far as its mark: with that, one write is enough for the whole copy.
             log_.gaps.expect(max(offset, self._leader_high_watermark))
-            records = records[:position]
+            records, rest = records[:position], rest[:0]
         info = log_.append_as_follower(records, leader_epoch=self.epoch, now_ms=self._clock.wall_ms())
         if info is not None:
             self._partition.directory.enqueue(self._partition)
+        return rest or None
 
     def _begin_within(self, records: memoryview) -> None:
         """Let an empty log begin with the batch that holds its log start: the leader's may lie within one (KAFKA-5634)."""
@@ -351,6 +382,21 @@ class Follower:
         outcome, self._outcome = self._outcome, None
         if outcome is not None and not self._ended:
             outcome.refused(self, self.position)
+
+
+def _bytes_of_a_turn(records: memoryview) -> int:
+    """The size of the first batches, as many as one turn of the loop takes."""
+    position = 0
+    for _ in range(_BATCHES_PER_TURN):
+        if position + LOG_OVERHEAD_BYTES > len(records):
+            break
+        (length,) = _LENGTH.unpack_from(records, position + _LENGTH_POSITION)
+        if length <= 0:
+            break  # damage: the append says so
+        position += LOG_OVERHEAD_BYTES + length
+    else:
+        return min(position, len(records))
+    return len(records)
 
 
 def cut_to(leaders: EpochEndOffset, own: EpochEnd, log_end_offset: int) -> int:

@@ -83,6 +83,8 @@ class Take(NamedTuple):
     key: PartitionKey
     leader_epoch: int
     data: PartitionData
+    is_rest: bool = False
+    """Left by an earlier turn."""
 
 
 class Correct(NamedTuple):

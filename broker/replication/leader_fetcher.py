@@ -163,8 +163,11 @@ class LeaderFetcher:
         if isinstance(action, Correct):
             self._correcting.begin(role, self, is_archived=action.is_archived)
         else:
-            self._count(action.key, len(action.data.records or b""))
-            role.take(action.data, self)
+            if not action.is_rest:
+                self._count(action.key, len(action.data.records or b""))
+            rest = role.take(action.data, self)
+            if rest is not None:
+                self._actions.appendleft(action._replace(data=rest, is_rest=True))
 
     def _count(self, key: PartitionKey, size_bytes: int) -> None:
         if size_bytes and self._throttle is not None and self._throttle.is_key_throttled(key):

@@ -135,3 +135,31 @@ async def test_the_rest_of_an_answer_is_dropped_when_it_is_closed(fetcher, links
     links.newest()[2].set_result(FetchResponse(session_id=9, responses=topics))
     await turns()
     assert second.answers == []
+
+
+async def test_the_rest_of_an_answer_comes_before_all_else(fetcher, links):
+    """It is counted once, and the role that takes it has no other answer in between."""
+    counted, order = [], []
+    fetcher._count = lambda key, size_bytes: counted.append((key[1], size_bytes))
+    first, second = Role(0), Role(1)
+    for role in (first, second):
+        fetcher.follow(role.key, role)
+    links.newest()[2].set_result(answer())
+    await turns()
+    take = first.take
+
+    def take_in_parts(data, outcome):
+        order.append(bytes(data.records))
+        if data.records == b"abc":
+            data.records = b"c"
+            return data
+        return take(data, outcome)
+
+    first.take = take_in_parts
+    second.take = lambda data, _outcome: order.append("second")
+    partitions = [PartitionData(partition_index=number, high_watermark=0, records=b"abc") for number in range(2)]
+    topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=partitions)]
+    links.newest()[2].set_result(FetchResponse(session_id=9, responses=topics))
+    await turns()
+    assert order == [b"abc", b"c", "second"]
+    assert counted == [(0, 3), (1, 3)]
