@@ -45,6 +45,8 @@ class ArchiveLogStart:
         self._claimant = claimant
         self._now_ms = now_ms
         self._inherited = unified.log.log_start_offset
+        # Log start, first and active base offset, and the border that follows from them.
+        self._resume = (-1, -1, -1, -1)
         remote.follow_start = self._heard
 
     def _heard(self, known: int) -> None:
@@ -64,9 +66,20 @@ class ArchiveLogStart:
         return self._unified.log.log_start_offset > known or (self.resume_at() or 0) > remote_end
 
     def resume_at(self) -> int | None:
-        """The batch border from which the log is archived: no readable record lies below it."""
+        """The batch border from which the log is archived: where the segment that holds the log start begins.
+
+        No readable record lies below it. None if the log start lies below the local log.
+        """
         log = self._unified.log
-        return log.first_base_offset if log.first_base_offset <= log.log_start_offset else None
+        start, first, active = log.log_start_offset, log.first_base_offset, log.active_base_offset
+        if first > start:
+            return None
+        if start >= active:
+            return active
+        if self._resume[:3] != (start, first, active):
+            base = max(one.base_offset for one in log.segments() if one.base_offset <= start)
+            self._resume = start, first, active, base
+        return self._resume[3]
 
     def command(self) -> commands.SetLogStart:
         """Tell the manifest."""

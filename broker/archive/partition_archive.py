@@ -15,7 +15,7 @@ from stratalog.broker.archive.log_start import ArchiveLogStart
 from stratalog.broker.archive.removal import ArchiveRemoval, RemovalPorts, RemovalSettings
 from stratalog.broker.archive.retention import evict_local
 from stratalog.broker.archive.seal_times import SealTimes
-from stratalog.broker.archive.upload_request import not_uploaded, upload_request
+from stratalog.broker.archive.upload_request import not_uploaded, upload_command
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.workers.io_worker import Submit
@@ -104,7 +104,7 @@ class Archive:
         self._uploads: dict[RangeRef, Uploaded] = {}
         self._local_start = self.unified.log.first_base_offset
         self.seals = SealTimes(self._local_start)
-        self._progress = (-1, -1, -1, -1)
+        self._progress = (-1, -1, -1, -1, 0)
         self._moving_log_start = False
 
     def _restart(self) -> None:
@@ -140,21 +140,23 @@ class Archive:
     @property
     def due_end(self) -> int:
         """The offset below which no copy lag held a segment back at the last `look`."""
-        return self._progress[-1]
+        return self._progress[3]
 
     def look(self, resumption: int = 0) -> None:
         """Give the plan news of the log, cheap without any. With another ``resumption`` what failed is sent again at once."""
         log_ = self.unified.log
         if log_.first_base_offset != self._local_start:
             self._local_files_changed()
-        for segment in self.seals.news(log_, self._now_ms()):
-            self._step(plan_events.Sealed(segment.base_offset, segment.end_offset))
+        news = self.seals.news(log_, self._now_ms())
         partition = self.unified.partition
         eligible = self.seals.eligible_end(log_, self.remote.end_offset, self._now_ms())
-        progress = (partition.high_watermark, partition.last_stable_offset, log_.flushed_offset, eligible)
+        stable = partition.high_watermark, partition.last_stable_offset, log_.flushed_offset
+        progress = (*stable, eligible, self.log_start.resume_at() or 0)
         if progress != self._progress:
             self._progress = progress
             self._step(plan_events.Progress(*progress))
+        for segment in news:  # after it: they may lie below the log start
+            self._step(plan_events.Sealed(segment.base_offset, segment.end_offset))
         resumes, self._resumption = resumption != self._resumption, resumption
         deadline = self._plan.deadline()
         if resumes or (deadline is not None and deadline <= self._elapsed_ms()):
@@ -277,12 +279,9 @@ class Archive:
     def _upload(self, action: plan_events.SendUpload) -> None:
         ref = action.ref
         try:
-            unified, now_ms = self.unified, self._now_ms()
-            request = upload_request(
-                unified, self._partition, ref, claimant=self.claimant, cluster_id=self._cluster_id, now_ms=now_ms
+            command = upload_command(
+                self.unified, self._partition, ref, self.claimant, self._cluster_id, self._now_ms()
             )
-            config = unified.log.config
-            command = commands.Upload(request, self.claimant, config.upload_part_bytes, config.storage_class)
         except (OSError, Corrupt, KafkaError) as error:
             log.error("%s: offsets [%d, %d) cannot be archived: %s", self._partition, ref.base, ref.end, error)
             self._step(not_uploaded(ref, error, self._dice.random()))
@@ -378,7 +377,7 @@ class Archive:
         if known is None:
             return
         self.log_start.follow(known)
-        if self._moving_log_start or not self.log_start.is_news(known, self.remote.end_offset):
+        if self._moving_log_start or not self.log_start.is_news(known, self._plan.remote_end):
             return
         if self._plan.phase is Phase.UNCLAIMED and self.remote.object_count and log_start > known:
             self._step(plan_events.ClaimWanted())  # what expired has to go, also where nothing is copied any more
@@ -389,9 +388,8 @@ class Archive:
     def _log_start_moved(self, report: commands.Report) -> None:
         self._moving_log_start = False
         if isinstance(report, commands.ManifestRead):
-            remote_end = self.remote.end_offset
             self.remote.apply(report.view)
-            if report.view.remote_end > remote_end:
+            if report.view.remote_end > self._plan.remote_end:  # readers may have seen it before
                 self._step(plan_events.RemoteEndMoved(report.view.remote_end))
         elif not self._ended(report):
             warn(self._partition, "moving the log start", report)

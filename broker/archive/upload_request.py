@@ -12,12 +12,13 @@ from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.messages.commands import Upload
 from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.objects.segment_object import SegmentRequest
 from stratalog.tier.planning.plan_events import RangeRef, UploadCorrupt, UploadFailed
 from stratalog.tier.stores.store import FileRange
 
-__all__ = ["not_uploaded", "upload_request"]
+__all__ = ["not_uploaded", "upload_command", "upload_request"]
 
 _UUID_BYTES: Final = 16
 
@@ -50,6 +51,14 @@ def upload_request(
         broker_id=claimant.broker_id,
         uploaded_ms=now_ms,
     )
+
+
+def upload_command(
+    unified: UnifiedLog, partition: PartitionId, ref: RangeRef, claimant: Claimant, cluster_id: str, now_ms: int
+) -> Upload:
+    """The upload of the offsets of ``ref``, in parts and of the class that the topic's settings say; raises the same."""
+    request = upload_request(unified, partition, ref, claimant=claimant, cluster_id=cluster_id, now_ms=now_ms)
+    return Upload(request, claimant, unified.log.config.upload_part_bytes, unified.log.config.storage_class)
 
 
 def not_uploaded(ref: RangeRef, error: Exception, jitter: float) -> UploadCorrupt | UploadFailed:

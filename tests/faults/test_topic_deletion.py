@@ -52,6 +52,20 @@ def test_the_archive_goes_after_the_grace(tiered):
     tiered.node.wait_until(lambda: json.loads(note.read_text())["archives"] == [])
 
 
+def test_a_topic_whose_records_were_all_deleted_leaves_the_bucket(tiered):
+    """Its active segment rolled right where the log had come to start: nothing of it may be left behind."""
+    tiered.topic("t")
+    tiered.write("t", 1, size_bytes=300)  # the active segment has no room for another batch
+    assert tiered.delete_records("t", -1) == 5
+    tiered.write("t", 1, size_bytes=300)  # rolls at 5
+    tiered.archived("t", evicted=False)
+    manifest, topic_id = tiered.manifest("t"), tiered.node.partition("t").topic_id
+    assert (manifest.entries, manifest.log_start_offset, manifest.remote_end) == ((), 5, 5)
+    assert tiered.objects("t") == []
+    delete_topics(tiered.node.client(), ["t"])
+    tiered.node.wait_until(lambda: left(tiered, topic_id) == [])
+
+
 @pytest.mark.parametrize("when", ["before", "between"])
 def test_a_deletion_survives_a_stop(tiered, when):
     """Before the trash, with the bucket down; or between trash and grace."""

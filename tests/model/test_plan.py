@@ -3,6 +3,8 @@
 Two leaderships run their plans against one manifest: A under epoch 1, and B, elected at any moment, under epoch 2. A
 is never told. Each request may be carried out with its reply lost, or be sent and land any time later. Where nothing
 more can happen, everything must have been archived, read back and released for eviction by the last leader.
+
+With ``deletes`` the records below offset 1 are deleted at any moment. A has a segment that ends there, B has none.
 """
 
 from __future__ import annotations
@@ -16,9 +18,18 @@ import pytest
 
 from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.manifests.lifecycle import RangeEvent
-from stratalog.tier.manifests.manifest import Claimant, Manifest, NotAtRemoteEnd, Uploaded, check_claim, claim, commit
+from stratalog.tier.manifests.manifest import (
+    Claimant,
+    Manifest,
+    NotAtRemoteEnd,
+    Uploaded,
+    check_claim,
+    claim,
+    commit,
+    set_log_start,
+)
 from stratalog.tier.planning import plan
-from stratalog.tier.planning.plan import ArchivePlan, PlanSettings
+from stratalog.tier.planning.plan import ArchivePlan, Phase, PlanSettings
 from stratalog.tier.planning.plan_events import (
     Claimed,
     ClaimFailed,
@@ -48,6 +59,12 @@ STABLE = 2
 CLAIMANTS = {"A": Claimant(0, 1, bytes([1] * 16)), "B": Claimant(0, 2, bytes([2] * 16))}
 
 
+class MoveLogStart(NamedTuple):
+    """The request that follows deleted records: the archive goes on at ``resume_at`` if it has not come so far."""
+
+    resume_at: int
+
+
 class Leader:
     """A plan with the requests it has out; compared by what decides its future."""
 
@@ -55,7 +72,7 @@ class Leader:
         self.plan, self.requests, self.evictable, self.limit = plan, requests, evictable, limit
         ranges = tuple((r.base, r.end, r.state, r.attempt) for r in (*plan._ranges, *plan._archived))
         steps = (plan._claim.busy, plan._commit.busy, plan._read_back.busy)
-        where = (plan.phase, plan.remote_end, plan.verified_end, plan._attempts, plan._limit)
+        where = (plan.phase, plan.remote_end, plan.verified_end, plan._attempts, plan._limit, plan._resume_at)
         self.key = (where, steps, ranges, requests, evictable, limit)
 
     def __eq__(self, other):
@@ -65,16 +82,21 @@ class Leader:
         return hash(self.key)
 
     def fed(self, event, answered=None):
-        """The leader after an event; ``answered`` is the request that is no longer out."""
+        """The leader after an event, None if it tells the plan nothing; ``answered`` is the request no longer out."""
         plan = copy.deepcopy(self.plan)
         requests = tuple(r for r in self.requests if r is not answered)
         evictable = self.evictable
-        for action in plan.step(event, 0):
+        for action in plan.step(event, 0) if event is not None else ():
             if isinstance(action, EvictBelow):
                 evictable = action.offset
             elif not isinstance(action, StandDown):
                 requests += (action,)
         return Leader(plan, requests, evictable, self.limit)
+
+    def is_due(self, manifest):
+        """Whether the manifest's log start has to be moved, as the leader's next look at its log tells."""
+        behind = manifest.log_start_offset < 1 or self.plan.remote_end < self.plan._resume_at
+        return self.plan.phase is Phase.HELD and behind and not any(isinstance(r, MoveLogStart) for r in self.requests)
 
 
 class State(NamedTuple):
@@ -82,6 +104,7 @@ class State(NamedTuple):
     leaders: tuple  # A and B; B is None before its election
     flying: frozenset
     faults: int
+    deleted: bool = False
 
 
 class ForwardPlan(ArchivePlan):
@@ -107,8 +130,8 @@ class TrustingPlan(ArchivePlan):
 class Plans:
     """The model. ``kind`` is the plan that runs."""
 
-    def __init__(self, tools, kind=ArchivePlan, *, faults=1, stable=STABLE):
-        self.tools, self.kind, self.stable = tools, kind, stable
+    def __init__(self, tools, kind=ArchivePlan, *, faults=1, stable=STABLE, deletes=False):
+        self.tools, self.kind, self.stable, self.deletes = tools, kind, stable, deletes
         empty = tools.number(Manifest(tools.PARTITION))
         self.initial = State(empty, (self.elected("A"), None), frozenset(), faults)
         self.answers = {}
@@ -117,13 +140,17 @@ class Plans:
         """Search it."""
         return self.tools.search(self.initial, self.successors, self.violation)
 
-    def elected(self, name):
+    def elected(self, name, *, deleted=False):
         settings = PlanSettings(uploads_max=2, backoff=BackoffSettings(0, 0))
         leader = Leader(self.kind(settings, local_start=0))
         borders = ROLLS[name]
         for base, end in pairwise(borders):
             leader = leader.fed(Sealed(base, end))
-        return leader.fed(Progress(STABLE, self.stable, STABLE))
+        return leader.fed(self.progress(name, deleted=deleted))
+
+    def progress(self, name, *, deleted):
+        """The limits; B's only segment holds the log start, so that it goes on before it."""
+        return Progress(STABLE, self.stable, STABLE, resume_at=int(deleted and name == "A"))
 
     def entry(self, name, ref):
         epoch = CLAIMANTS[name].leader_epoch
@@ -152,6 +179,9 @@ class Plans:
                 uploads = [Uploaded(self.entry(name, ref), us) for ref in request.refs]
                 after = commit(manifest, us, uploads, now_ms=0)
                 return self.numbered(manifest, after, number), CommitDone(after.remote_end)
+            if isinstance(request, MoveLogStart):
+                after = set_log_start(manifest, us, 1, now_ms=0, resume_at=request.resume_at, reason="r")
+                return self.numbered(manifest, after, number), RemoteEndMoved(after.remote_end)
             check_claim(manifest, us)
             return number, ReadBackDone(min(manifest.remote_end, request.end))
         except Fenced as error:
@@ -174,6 +204,8 @@ class Plans:
                 return UploadFailed(request.ref, 0.0)
             case SendCommit():
                 return CommitFailed(0.0)
+            case MoveLogStart():
+                return None
         assert isinstance(request, SendReadBack)
         return ReadBackFailed(0.0)
 
@@ -184,9 +216,22 @@ class Plans:
             manifest = after if before == state.manifest else state.manifest
             yield "a delayed swap arrives", state._replace(manifest=manifest, flying=state.flying - {(before, after)})
         if state.leaders[1] is None:
-            yield "B is elected", state._replace(leaders=(state.leaders[0], self.elected("B")))
+            yield "B is elected", state._replace(leaders=(state.leaders[0], self.elected("B", deleted=state.deleted)))
+        if self.deletes and not state.deleted:
+            heard = [
+                one and one.fed(self.progress(name, deleted=True))
+                for name, one in zip("AB", state.leaders, strict=True)
+            ]
+            yield "the first record is deleted", state._replace(leaders=tuple(heard), deleted=True)
         for index, name in enumerate("AB"):
             leader = state.leaders[index]
+            if leader and state.deleted and leader.is_due(self.tools.manifest(state.manifest)):
+                request = MoveLogStart(leader.plan._resume_at)
+                asking = Leader(leader.plan, (*leader.requests, request), leader.evictable, leader.limit)
+                yield (
+                    f"{name} looks",
+                    state._replace(leaders=(state.leaders[0], asking) if index else (asking, state.leaders[1])),
+                )
             for request in leader.requests if leader else ():
                 yield from self.outcomes(state, index, name, leader, request)
 
@@ -194,6 +239,8 @@ class Plans:
         after, event = self.answer(state.manifest, name, request)
 
         def told(what):
+            if isinstance(request, MoveLogStart) and getattr(what, "remote_end", 0) <= leader.plan.remote_end:
+                what = what if isinstance(what, FencedOut) else None
             changed = leader.fed(what, request)
             return (state.leaders[0], changed) if index else (changed, state.leaders[1])
 
@@ -218,7 +265,11 @@ class Plans:
         for name, leader in zip("AB", state.leaders, strict=True):
             if leader and leader.evictable > manifest.remote_end:
                 return f"{name} may evict below {leader.evictable}, the archive ends at {manifest.remote_end}"
-        if state.leaders[1] and not state.flying and not any(leader.requests for leader in state.leaders):
+        if any(entry.end <= manifest.log_start_offset for entry in manifest.entries):
+            return "an entry is live below the log start"
+        if not state.leaders[1] or (state.deleted and state.leaders[1].is_due(manifest)):
+            return None
+        if not state.flying and not any(leader.requests for leader in state.leaders):
             done = max(border for border in ROLLS["B"] if border <= self.stable)
             if done and (manifest.remote_end, state.leaders[1].evictable) != (done, done):
                 return f"all is quiet, but the archive ends at {manifest.remote_end}"
@@ -239,6 +290,12 @@ def check_plans(model_tools, **options):
 def test_two_leaders_plans_archive_everything_and_lose_nothing(model_tools, faults, stable):
     """Every order of their requests, lost replies and late swaps is tried; at the end everything is done."""
     check_plans(model_tools, faults=faults, stable=stable)
+
+
+@pytest.mark.parametrize("stable", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_records_that_are_deleted_meanwhile_hold_no_plan_up(model_tools, stable):
+    """Whenever that happens: what lies below the log start is not live, and all that is left is archived in the end."""
+    check_plans(model_tools, faults=1, stable=stable, deletes=True)
 
 
 @pytest.mark.slow

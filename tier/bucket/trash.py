@@ -20,10 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import HistoryKey, PageKey, SegmentKey, TopicKey, parse_key
+from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.manifests.jobs import MERGE_KIND, end_job
 from stratalog.tier.manifests.leases import SKEW_MS, Lease, protects
 from stratalog.tier.manifests.manifest import Manifest, check_claim, set_log_start, successor
-from stratalog.tier.manifests.parts import Claimant, TrashEntry
+from stratalog.tier.manifests.parts import LOG_START_MOVED, Claimant, PageRef, Totals, TrashEntry
 from stratalog.wire.errors import Invalid
 
 __all__ = [
@@ -49,8 +50,6 @@ RETENTION: Final = "retention"
 DELETED_RECORDS: Final = "deleted records"
 TIERING_OFF: Final = "tiering switched off"
 TOPIC_DELETED: Final = "topic deleted"
-LOG_START_MOVED: Final = "log start moved"
-"""Either of the first two, it is not known which: judged, because it may have been retention."""
 
 
 class Retention(Struct, frozen=True):
@@ -134,44 +133,63 @@ def end_expired_jobs(manifest: Manifest, *, now_ms: int) -> Manifest:
 
 
 def trash_archive(manifest: Manifest, claimant: Claimant, *, now_ms: int, reason: str) -> Manifest:
-    """Move the whole archive to the trash and mark it as deleted; nothing to do if it is marked already.
+    """Move the whole archive to the trash and mark it as deleted; nothing to do if it is marked and empty already.
 
-    The log start stays, whatever the local log does with its own; the archive then ends where it begins.
+    All entries go, also those below the log start. That stays, whatever the local log does with its own; the archive then
+    ends where it begins.
     With the ``reason`` `TIERING_OFF` merges are struck off: no later merge would, and none can be swapped in any more. A
     deleted topic's archive waits for them instead, because an object that came after its manifest would stay for good.
     Only a claim above the last one or equal to it comes here: what the last leader still has under way is refused.
     Raises `ManifestFenced`, `NotClaimed`.
     """
     check_claim(manifest, claimant)
-    if manifest.deleted_ms >= 0:
+    live: list[PageRef | Entry] = [*manifest.pages, *manifest.entries]
+    if manifest.deleted_ms >= 0 and not live:
         return manifest
-    emptied = set_log_start(manifest, claimant, manifest.remote_end, now_ms=now_ms, reason=reason)
+    end = max(manifest.remote_end, live[-1].end if live else 0)
+    emptied = set_log_start(manifest, claimant, end, now_ms=now_ms, reason=reason)
     if emptied is manifest:
         emptied = successor(manifest, "delete", now_ms)
-    start = manifest.log_start_offset
-    jobs = tuple(job for job in manifest.jobs if reason != TIERING_OFF or job.kind != MERGE_KIND)
     return replace(
-        emptied, log_start_offset=start, remote_end=start, deleted_ms=now_ms, rewritten_seq=emptied.seq, jobs=jobs
+        emptied,
+        log_start_offset=manifest.log_start_offset,
+        remote_end=manifest.log_start_offset,
+        deleted_ms=manifest.deleted_ms if manifest.deleted_ms >= 0 else now_ms,
+        rewritten_seq=emptied.seq,
+        jobs=tuple(job for job in manifest.jobs if reason != TIERING_OFF or job.kind != MERGE_KIND),
     )
 
 
 def begin_again(manifest: Manifest, claimant: Claimant, offset: int, *, now_ms: int) -> Manifest:
     """Archive from ``offset`` on again after `trash_archive`; nothing to do if the archive is not deleted.
 
-    ``offset`` is the first batch border of the local log, at or below its log start. Objects in the trash stay there.
-    Raises `ManifestFenced`, `NotClaimed`, and `Invalid` if there are live entries.
+    ``offset`` is the first batch border of the local log, at or below its log start. Objects in the trash stay there, and
+    entries that the archive kept below its log start when it was marked follow them. Raises `ManifestFenced`,
+    `NotClaimed`, and `Invalid` if there are entries above the log start.
     """
     check_claim(manifest, claimant)
     if manifest.deleted_ms < 0:
         return manifest
-    if manifest.entries or manifest.pages:
+    live: list[PageRef | Entry] = [*manifest.pages, *manifest.entries]
+    if any(one.end > manifest.log_start_offset for one in live):
         raise Invalid(f"{manifest.partition}: the archive is marked as deleted but has live entries: verify it first")
+    emptied = trash_archive(manifest, claimant, now_ms=now_ms, reason=TIERING_OFF)
     begun = successor(
-        replace(manifest, deleted_ms=-1, log_start_offset=offset, remote_end=offset, archive_clean_offset=0),
+        replace(
+            manifest,
+            pages=(),
+            entries=(),
+            totals=Totals(),
+            deleted_ms=-1,
+            log_start_offset=offset,
+            remote_end=offset,
+            archive_clean_offset=0,
+        ),
         "begin again",
         now_ms,
     )
-    return replace(begun, rewritten_seq=begun.seq, shortened_seq=begun.seq)
+    left = emptied.trash[len(manifest.trash) :]
+    return replace(begun, trash=begun.trash + left, rewritten_seq=begun.seq, shortened_seq=begun.seq)
 
 
 def _pinned(manifest: Manifest, item: TrashEntry) -> bool:

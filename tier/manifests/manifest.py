@@ -17,6 +17,7 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.documents.unknown_fields import UnknownFields
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
 from stratalog.tier.manifests.parts import (
+    LOG_START_MOVED,
     NOBODY,
     PAGE_KIND,
     Claimant,
@@ -29,6 +30,8 @@ from stratalog.tier.manifests.parts import (
     TrashEntry,
     Uploaded,
     totals_of,
+    totals_of_pages,
+    trashed_entry,
 )
 from stratalog.wire.errors import Corrupt, Fenced, Invalid
 
@@ -222,8 +225,9 @@ def commit(
 ) -> Manifest:
     """Append consecutive uploaded ranges (rules 1 and 2); those that are there already, by uuid, count as done.
 
-    Raises `ManifestFenced`, `NotClaimed`, `ForeignUpload` for an object uploaded under another claim,
-    `NotAtRemoteEnd` for a range that does not begin at the remote end, `ManifestFull`, and `ArchiveDeleted`.
+    A range that lies wholly below the log start goes to the trash at once: no record of it may be read. Raises
+    `ManifestFenced`, `NotClaimed`, `ForeignUpload` for an object uploaded under another claim, `NotAtRemoteEnd` for a
+    range that does not begin at the remote end, `ManifestFull`, and `ArchiveDeleted`.
     """
     check_claim(manifest, claimant)
     if manifest.deleted_ms >= 0:
@@ -259,7 +263,10 @@ def commit(
         leader_epochs=_extend(manifest.leader_epochs, entries),
         totals=manifest.totals.plus(totals_of(entries)),
     )
-    return successor(grown, "commit", now_ms)
+    done = successor(grown, "commit", now_ms)
+    if page_at(done, done.log_start_offset) is not None:
+        return done  # the ranges that were added lie above that page, and so above the log start
+    return _drop_dead(done, LOG_START_MOVED)
 
 
 def page_at(manifest: Manifest, offset: int) -> PageRef | None:
@@ -279,6 +286,7 @@ def set_log_start(
 ) -> Manifest:
     """Move the log start up to ``offset``; entries wholly below it go to the trash, their objects stay for now.
 
+    Entries that lie wholly below the present log start go as well, also where it does not move.
     ``resume_at`` is the first batch border that the local log still has, at or below ``offset``: if it lies beyond
     the remote end, the archive goes on from there. ``page_entries`` are all entries of the page that `page_at` gives
     for the new log start, which must be given if there is one. Raises `ManifestFenced`, `NotClaimed`, and `Invalid`
@@ -291,33 +299,38 @@ def set_log_start(
             "the offsets between them would be lost"
         )
     remote_end = max(manifest.remote_end, resume_at or 0)
-    if offset <= manifest.log_start_offset and remote_end == manifest.remote_end:
-        return manifest
     start = max(offset, manifest.log_start_offset)
+    if start == manifest.log_start_offset and remote_end == manifest.remote_end and not _begins_dead(manifest):
+        return manifest
+    moved = successor(replace(manifest, log_start_offset=start, remote_end=remote_end), "log start", now_ms)
+    return _drop_dead(moved, reason, page_entries)
+
+
+def _begins_dead(manifest: Manifest) -> bool:
+    """Whether the first page or entry lies wholly below the log start."""
+    live: tuple[PageRef | Entry, ...] = manifest.pages or manifest.entries
+    return bool(live) and live[0].end <= manifest.log_start_offset
+
+
+def _drop_dead(manifest: Manifest, reason: str, page_entries: Sequence[Entry] | None = None) -> Manifest:
+    """The same change with all that lies wholly below the log start in the trash; the next change dates it."""
+    start = manifest.log_start_offset
     pages, trashed = _drop_from_pages(manifest, start, reason, page_entries)
     dead = [entry for entry in manifest.entries if entry.end <= start]
-    trashed += [trashed_entry(entry, manifest.seq + 1, reason) for entry in dead]
+    trashed += [trashed_entry(entry, manifest.seq, reason) for entry in dead]
+    if not trashed:
+        return manifest
     entries = manifest.entries[len(dead) :]
-    moved = successor(
-        replace(
-            manifest,
-            log_start_offset=start,
-            remote_end=remote_end,
-            pages=pages,
-            entries=entries,
-            totals=totals_of(entries).plus(_totals_of_pages(pages)),
-        ),
-        "log start",
-        now_ms,
-    )
-    return replace(moved, trash=moved.trash + tuple(trashed))
+    totals = totals_of(entries).plus(totals_of_pages(pages))
+    trash = manifest.trash + tuple(trashed)
+    return replace(manifest, pages=pages, entries=entries, totals=totals, trash=trash)
 
 
 def _drop_from_pages(
     manifest: Manifest, start: int, reason: str, page_entries: Sequence[Entry] | None
 ) -> tuple[tuple[PageRef, ...], list[TrashEntry]]:
     """Split the pages for a log that starts at ``start``: those that remain, and those that go."""
-    seq = manifest.seq + 1
+    seq = manifest.seq
     gone = [page for page in manifest.pages if page.end <= start]
     trashed = [
         TrashEntry(
@@ -348,18 +361,6 @@ def _drop_from_pages(
         totals=page.totals.minus(totals_of(dead)),
     )
     return (page, *pages[1:]), trashed + [trashed_entry(entry, seq, reason) for entry in dead]
-
-
-def _totals_of_pages(pages: Sequence[PageRef]) -> Totals:
-    total = Totals()
-    for page in pages:
-        total = total.plus(page.totals)
-    return total
-
-
-def trashed_entry(entry: Entry, seq: int, reason: str) -> TrashEntry:
-    """An entry's object in the trash of the change ``seq``."""
-    return TrashEntry(entry.key, entry.size_bytes, entry.epoch, seq, reason, max_timestamp_ms=entry.max_timestamp_ms)
 
 
 def mark_deleted(manifest: Manifest, *, now_ms: int) -> Manifest:

@@ -17,6 +17,7 @@ from stratalog.wire.topic import ZERO_UUID, Uuid, uuid_text
 
 __all__ = [
     "HISTORY_KIND",
+    "LOG_START_MOVED",
     "NOBODY",
     "PAGE_KIND",
     "Claimant",
@@ -29,6 +30,8 @@ __all__ = [
     "TrashEntry",
     "Uploaded",
     "totals_of",
+    "totals_of_pages",
+    "trashed_entry",
 ]
 
 PAGE_KIND: Final = "page"
@@ -36,6 +39,11 @@ PAGE_KIND: Final = "page"
 
 HISTORY_KIND: Final = "history"
 """The kind of a `TrashEntry` that stands for a history copy and for all that sort before it."""
+
+LOG_START_MOVED: Final = "log start moved"
+"""The reason of what lies below a log start that retention or a client may have moved: judged, because it may have been
+retention.
+"""
 
 
 class Claimant(NamedTuple):
@@ -155,6 +163,19 @@ class PageRef(Struct, frozen=True):
     front_timestamp_ms: int
     dead_count: int = 0
     unknown: UnknownFields = ()
+
+
+def totals_of_pages(pages: Iterable[PageRef]) -> Totals:
+    """The sums over the live entries of ``pages``."""
+    total = Totals()
+    for page in pages:
+        total = total.plus(page.totals)
+    return total
+
+
+def trashed_entry(entry: Entry, seq: int, reason: str) -> TrashEntry:
+    """An entry's object in the trash of the change ``seq``."""
+    return TrashEntry(entry.key, entry.size_bytes, entry.epoch, seq, reason, max_timestamp_ms=entry.max_timestamp_ms)
 
 
 class Job(Struct, frozen=True):

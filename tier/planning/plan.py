@@ -86,7 +86,7 @@ class ArchivePlan:
         self.remote_end = _UNKNOWN
         self.verified_end = local_start
         self._local_start = local_start
-        self._limit = 0
+        self._limit = self._resume_at = 0
         self._borders: list[int] = []
         self._ranges: deque[PlannedRange] = deque()  # beyond the remote end, at most 2 * uploads_max
         self._archived: deque[PlannedRange] = deque()  # committed, still local
@@ -142,6 +142,7 @@ class ArchivePlan:
         """Rule 3: the least of high watermark, last stable offset, flushed offset and the copy lag's limit."""
         limits = (event.high_watermark, event.last_stable_offset, event.flushed_offset, event.eligible_end)
         self._limit = min(limits)
+        self._resume_at = event.resume_at
         return []
 
     def _on_claimed(self, event: Claimed, _: int) -> list[Action]:
@@ -317,6 +318,8 @@ class ArchivePlan:
             return []
         if self.remote_end < self._local_start:
             return self._report_gap()
+        if self.remote_end < self._resume_at:
+            return []  # the records before it are deleted: the archive goes on there once its log start has moved
         free = self._settings.uploads_max - sum(r.state is RangeState.COPYING for r in self._ranges)
         waiting = [r for r in self._ranges if r.state is RangeState.SEALED]
         actions: list[Action] = []

@@ -62,12 +62,16 @@ class Sealed(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """Exclusive ends of the offsets that are committed, decided, on disk, and past the copy lag."""
+    """Exclusive ends of the offsets that are committed, decided, on disk, and past the copy lag.
+
+    ``resume_at`` is the batch border from which the log is archived: no record below it may be read.
+    """
 
     high_watermark: int
     last_stable_offset: int
     flushed_offset: int
     eligible_end: int = (1 << 63) - 1
+    resume_at: int = 0
 
 
 class Claimed(Struct, frozen=True):

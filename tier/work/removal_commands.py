@@ -7,10 +7,12 @@ never an object that no manifest names.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from stratalog.tier.bucket.trash import (
+    TOPIC_DELETED,
     Retention,
     begin_again,
     date_trash,
@@ -113,8 +115,10 @@ def remove_archive(store: ObjectStore, command: RemoveArchive) -> ArchiveRemoved
     if not manifest.seq:
         return ArchiveRemoved(0)
     check_claim(manifest, command.claimant)
-    if manifest.deleted_ms < 0 or manifest.entries or manifest.pages:
+    if manifest.deleted_ms < 0:
         raise Invalid(f"{command.partition}: the archive is not marked as deleted: it stays as it is")
+    if manifest.entries or manifest.pages:  # earlier versions kept what lay below the log start
+        manifest = change_manifest(store, command.partition, partial(_trashed, command=command)).manifest
     emptied = _emptied(store, manifest, command, None, len(listed))
     manifest, problem = emptied.manifest, emptied.problem
     if manifest.trash or manifest.pins or manifest.jobs or not command.now_ms > manifest.deleted_ms + command.grace_ms:
@@ -133,6 +137,10 @@ def remove_archive(store: ObjectStore, command: RemoveArchive) -> ArchiveRemoved
         return ArchiveRemoved(len(left) + len(uploads) - len(old) + 1)
     store.delete_many([command.partition.manifest_key])
     return ArchiveRemoved(0)
+
+
+def _trashed(manifest: Manifest, command: RemoveArchive) -> Manifest:
+    return trash_archive(manifest, command.claimant, now_ms=command.now_ms, reason=TOPIC_DELETED)
 
 
 def remove_topic_document(store: ObjectStore, command: RemoveTopicDocument) -> Written:

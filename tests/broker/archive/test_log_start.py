@@ -16,8 +16,15 @@ PARTITION = PartitionId("t", bytes(16), 0)
 
 @pytest.fixture
 def log():
-    """A log that starts at 50, in a segment that begins at 45."""
-    found = SimpleNamespace(log_start_offset=50, first_base_offset=45, config=LogConfig(retention_ms=1000))
+    """A log that starts at 50, in a segment that begins at 45; the active one begins at 60."""
+    segments = [SimpleNamespace(base_offset=offset) for offset in (45, 55, 60)]
+    found = SimpleNamespace(
+        log_start_offset=50,
+        first_base_offset=45,
+        active_base_offset=60,
+        segments=lambda: segments,
+        config=LogConfig(retention_ms=1000),
+    )
 
     def advance(offset):
         moves = offset > found.log_start_offset
@@ -43,9 +50,10 @@ def test_the_manifest_learns_what_it_does_not_know(start):
     assert start.is_news(50, 44)
 
 
-def test_archiving_resumes_at_the_first_local_batch_unless_that_leaves_a_hole(start, log):
-    """A log start below the first local segment: what lies between is only in the archive."""
-    assert start.resume_at() == 45
+def test_archiving_resumes_where_the_segment_of_the_log_start_begins_unless_that_leaves_a_hole(start, log):
+    """Segments that end at it are skipped, the one that holds it is not; below the local log there is only the archive."""
+    for log.log_start_offset, border in ((50, 45), (55, 55), (59, 55), (60, 60), (70, 60), (50, 45)):
+        assert start.resume_at() == border
     log.first_base_offset = 51
     assert start.resume_at() is None
 
@@ -82,8 +90,8 @@ def test_why_it_moved(start, log):
     log.config = replace(log.config, retention_ms=-1)
     assert start.command().reason == DELETED_RECORDS
     log.config = LogConfig(retention_ms=1000)
-    log.log_start_offset = start.retained_to = 60
+    log.log_start_offset = start.retained_to = 59
     command = start.command()
-    assert (command.reason, command.offset, command.resume_at, command.known_end) == (RETENTION, 60, 45, 70)
+    assert (command.reason, command.offset, command.resume_at, command.known_end) == (RETENTION, 59, 55, 70)
     log.log_start_offset = 61
     assert start.command().reason == DELETED_RECORDS

@@ -38,7 +38,7 @@ from stratalog.tier.manifests.manifest import (
     set_log_start,
 )
 from stratalog.tier.manifests.pages import page_ref, page_to_bytes
-from stratalog.tier.manifests.parts import PAGE_KIND, Job, Pin, TrashEntry
+from stratalog.tier.manifests.parts import PAGE_KIND, Job, Pin, Totals, TrashEntry
 from stratalog.tier.manifests.pins import pin, unpin
 from stratalog.wire.errors import Invalid
 
@@ -215,6 +215,27 @@ def test_an_archive_goes_to_the_trash_as_a_whole(manifest):
         trash_archive(claim(paged, NEXT, now_ms=1), US, now_ms=100, reason=TOPIC_DELETED)
 
 
+@pytest.mark.parametrize("log_start", [0, 250, 500, 900])
+@pytest.mark.parametrize("marked", [False, True])
+def test_the_whole_archive_goes_wherever_the_log_starts(manifest, log_start, marked):
+    """Also what lies below the log start: with it the folder could never be emptied. Archives marked earlier heal."""
+    first = manifest.entries[:3]
+    ref = page_ref(manifest.partition, first, page_to_bytes(manifest.partition, first), 2)
+    paged = structs.replace(manifest, pages=(ref,), entries=manifest.entries[3:], log_start_offset=log_start)
+    if marked:
+        paged = structs.replace(paged, deleted_ms=50, remote_end=log_start)
+    deleted = trash_archive(paged, US, now_ms=100, reason=TOPIC_DELETED)
+    assert (deleted.entries, deleted.pages, deleted.totals, deleted.deleted_ms) == (
+        (),
+        (),
+        Totals(),
+        50 if marked else 100,
+    )
+    assert keys(deleted.trash) == [ref.key, *keys(manifest.entries[3:])]
+    assert deleted.log_start_offset == deleted.remote_end == log_start
+    assert trash_archive(deleted, US, now_ms=200, reason=TOPIC_DELETED) is deleted
+
+
 def test_an_empty_archive_is_marked_too(log_bytes):
     """So that nothing that is still under way makes it live again."""
     empty = claim(Manifest(log_bytes.partition), US, now_ms=1, start_offset=50)
@@ -253,6 +274,15 @@ def test_archiving_begins_again_behind_what_is_local(manifest, make_entry):
         assert begin_again(begun, US, offset, now_ms=300) is begun
         entry = make_entry(offset, offset + 10, epoch=3)
         assert commit(begun, US, [Uploaded(entry, US)], now_ms=300).entries == (entry,)
+    kept = structs.replace(manifest, deleted_ms=100, log_start_offset=600)
+    begun = begin_again(kept, US, 650, now_ms=200)  # earlier versions marked an archive and left what no one may read
+    assert (begun.entries, begun.totals, begun.remote_end, keys(begun.trash)) == (
+        (),
+        Totals(),
+        650,
+        keys(manifest.entries),
+    )
+    assert {item.since_ms for item in begun.trash} == {-1}
     with pytest.raises(Invalid, match="live entries"):
         begin_again(structs.replace(deleted, entries=manifest.entries[:1]), US, 0, now_ms=200)
 

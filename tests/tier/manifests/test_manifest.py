@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stratalog.tier.manifests.entry import LeaderEpoch
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
 from stratalog.tier.manifests.manifest import (
     COMMITS_KEPT,
     Claimant,
@@ -22,12 +25,20 @@ from stratalog.tier.manifests.manifest import (
     take_over,
 )
 from stratalog.tier.manifests.pages import page_ref, page_to_bytes
-from stratalog.tier.manifests.parts import PAGE_KIND
+from stratalog.tier.manifests.parts import LOG_START_MOVED, PAGE_KIND, totals_of
 from stratalog.wire.errors import Corrupt, Invalid
 
 ONE = Claimant(0, 1, bytes([1] * 16), 11)
 TWO = Claimant(0, 2, bytes([2] * 16), 22)
 OTHER = Claimant(0, 1, bytes([3] * 16), 33)
+PARTITION = PartitionId("t", bytes(16), 0)
+
+
+def entry_of(base, number):
+    """The entry of one record, for an object of its own."""
+    uuid = number.to_bytes(16, "big")
+    key = PARTITION.segment_key(base, base + 1, 1, uuid)
+    return Entry(uuid, base, base + 1, 1, key, 10, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1)
 
 
 @pytest.fixture
@@ -229,6 +240,50 @@ def test_an_archive_may_go_on_beyond_deleted_records(archive, make_entry):
     assert commit(found, ONE, [Uploaded(make_entry(400, 500), ONE)], now_ms=40).remote_start == 400
     with pytest.raises(Invalid, match="would be lost"):
         set_log_start(archive, ONE, 350, now_ms=30, resume_at=400, reason="delete records")
+
+
+def test_a_range_that_is_committed_below_the_log_start_goes_to_the_trash_at_once(claimed, make_entry):
+    """Its upload was under way when its records were deleted; the archive goes on behind it."""
+    moved = set_log_start(claimed, ONE, 100, now_ms=20, reason="deleted records")
+    gone, held = (make_entry(a, a + 100) for a in (0, 100))
+    found = commit(moved, ONE, [Uploaded(gone, ONE), Uploaded(held, ONE)], now_ms=30)
+    assert (found.entries, found.remote_end, found.totals.segments) == ((held,), 200, 1)
+    assert [(item.key, item.seq, item.since_ms, item.reason) for item in found.trash] == [
+        (gone.key, found.seq, -1, LOG_START_MOVED)
+    ]
+
+
+def test_entries_that_were_kept_below_a_log_start_go_with_the_next_command(archive):
+    """Earlier versions left it in the archive; a command that moves nothing is enough."""
+    kept = replace(archive, log_start_offset=200)
+    found = set_log_start(kept, ONE, 0, now_ms=30, reason="r")
+    assert (found.entries, found.log_start_offset, found.remote_end) == (archive.entries[2:], 200, 300)
+    assert [item.key for item in found.trash] == [entry.key for entry in archive.entries[:2]]
+    assert set_log_start(found, ONE, 0, now_ms=31, reason="r") is found
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["commit", "start", "resume"]), st.integers(0, 9), st.integers(0, 2)), max_size=12
+    )
+)
+def test_no_entry_is_live_below_the_log_start(steps):
+    """Commits and moves of the log start in any order: each object is live or in the trash, and once."""
+    manifest, uploaded = claim(Manifest(PARTITION), ONE, now_ms=0), []
+    for kind, offset, count in steps:
+        if kind == "commit":
+            at = manifest.remote_end
+            added = [entry_of(at + n, len(uploaded) + n) for n in range(count)]
+            uploaded += added
+            manifest = commit(manifest, ONE, [Uploaded(entry, ONE) for entry in added], now_ms=0)
+        else:
+            resume_at = min(offset, max(offset, manifest.log_start_offset)) if kind == "resume" else None
+            manifest = set_log_start(manifest, ONE, offset, now_ms=0, resume_at=resume_at, reason="r")
+        bases = [entry.base for entry in manifest.entries]
+        assert all(entry.end > manifest.log_start_offset for entry in manifest.entries)
+        assert bases == list(range(manifest.remote_end - len(bases), manifest.remote_end))
+        assert sorted([one.key for one in (*manifest.entries, *manifest.trash)]) == sorted(one.key for one in uploaded)
+        assert manifest.totals == totals_of(manifest.entries)
 
 
 def test_only_the_latest_changes_are_noted(empty):

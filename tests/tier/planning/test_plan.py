@@ -263,6 +263,25 @@ def test_ranges_whose_files_went_with_the_log_start_are_dropped():
     assert driver.feed(UploadDone(RangeRef(0, 100, 1)), RemoteEndMoved(100)) == [SendUpload(RangeRef(100, 200, 3))]
 
 
+def test_segments_below_the_log_start_are_not_copied():
+    """The archive goes on where the segment of the log start begins, once its own log start has moved."""
+    driver = Driver()
+    driver.held(0, 100)
+    driver.feed(UploadDone(RangeRef(0, 100, 1)), CommitDone(100), Progress(400, 400, 400, resume_at=300))
+    assert driver.feed(Sealed(100, 200), Sealed(200, 300), Sealed(300, 400), Tick()) == []
+    assert driver.feed(RemoteEndMoved(300)) == [SendUpload(RangeRef(300, 400, 2))]
+
+
+def test_a_segment_that_holds_the_log_start_is_copied_whole():
+    """Its first records are deleted, but batches are not cut."""
+    driver = Driver()
+    driver.sealed(0, 100, 200)
+    assert driver.feed(Progress(200, 200, 200, resume_at=100), Claimed(100)) == [
+        SendReadBack(0, 100),
+        SendUpload(RangeRef(100, 200, 1)),
+    ]
+
+
 def test_ranges_archived_by_another_writer_need_no_upload():
     """A claim that finds the data there only reads it back."""
     driver = Driver()

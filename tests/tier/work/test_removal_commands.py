@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stratalog.tier.bucket.trash import DELETED_RECORDS, RETENTION, TIERING_OFF, Retention
 from stratalog.tier.manifests.jobs import MERGE_KIND, list_job
 from stratalog.tier.manifests.leases import SKEW_MS, end_lease, write_lease
-from stratalog.tier.manifests.manifest import Claimant, ManifestFenced, ManifestLost, set_log_start
+from stratalog.tier.manifests.manifest import Claimant, ManifestFenced, ManifestLost, claim, set_log_start
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.manifests.pages import page_ref, page_to_bytes
 from stratalog.tier.manifests.parts import Job, Pin
@@ -265,6 +265,17 @@ def test_a_living_archive_is_not_removed(world):
     with pytest.raises(Invalid, match="not marked as deleted"):
         world.remove()
     assert len(world.keys()) == 6
+
+
+def test_an_archive_that_was_marked_with_entries_below_its_log_start_is_removed(world):
+    """Earlier versions marked it so, and then refused to remove it for ever."""
+    world.change(lambda m: replace(claim(m, NEXT, now_ms=1), deleted_ms=1, log_start_offset=600))
+    assert world.remove()
+    for _ in range(3):
+        world.now_ms += GRACE + 1
+        world.remove()
+    assert world.keys() == []
+    assert not world.manifest.seq
 
 
 def test_an_archive_that_never_was_leaves_a_mark_for_a_while(world, log_bytes):
