@@ -165,6 +165,8 @@ class Archive:
             return
         if not self._deleted:
             self._move_log_start()
+        elif self._plan.phase is Phase.HELD and self.unified.log.config.remote_storage_enable:
+            self._restart()  # the next claim begins a new one
         self.removal.look(held=self._plan.phase is Phase.HELD)
 
     @property
@@ -215,11 +217,7 @@ class Archive:
         self._send_for_good(command, lambda report: answered(report) if life == self._life else None)
 
     def _send_for_good(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
-        def receive(report: commands.Report) -> None:
-            if not self._closed:
-                answered(report)
-
-        self._submit(command, receive)
+        self._submit(command, lambda report: None if self._closed else answered(report))
 
     # -- actions --------------------------------------------------------------------------------------------------
 
@@ -395,12 +393,15 @@ class Archive:
             warn(self._partition, "moving the log start", report)
 
     def _ended(self, report: commands.Report) -> bool:
-        """Whether the archive belongs to another leader, or is not in the bucket: then the plan has been told."""
+        """Whether the archive has another leader, is lost or is in the trash; then the plan knows, or is a new one."""
         if isinstance(report, commands.FencedReport):
             self._step(plan_events.FencedOut(report.message))
         elif isinstance(report, commands.LostReport):
             self.lost_reason = report.message
             self._step(plan_events.ArchiveLost(report.message, self._dice.random()))
+        elif isinstance(report, commands.DeletedReport):
+            log.warning("%s: archiving begins anew: %s", self._partition, report.message)
+            self._restart()
         else:
             return False
         return True

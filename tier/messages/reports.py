@@ -27,6 +27,7 @@ __all__ = [
     "ChunksFilled",
     "CorruptReport",
     "CutRead",
+    "DeletedReport",
     "FailedReport",
     "FencedReport",
     "FilledChunk",
@@ -271,6 +272,12 @@ class LostReport(Struct, frozen=True):
     message: str
 
 
+class DeletedReport(Struct, frozen=True):
+    """The archive was moved to the trash under this very claim: begin it again, or leave it."""
+
+    message: str
+
+
 class MovedReport(Struct, frozen=True):
     """The archive ends at ``remote_end``, not where the command assumed."""
 
@@ -328,6 +335,7 @@ Report: TypeAlias = (
     | FencedReport
     | LastBatchRead
     | LostReport
+    | DeletedReport
     | SecondTimelineReport
     | MovedReport
     | MissingReport

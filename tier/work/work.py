@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stratalog.tier.bucket.catalogue import read_catalogue
-from stratalog.tier.manifests.manifest import NotAtRemoteEnd, NotClaimed
+from stratalog.tier.manifests.manifest import ArchiveDeleted, NotAtRemoteEnd, NotClaimed
 from stratalog.tier.manifests.second_timeline import SecondTimeline
 from stratalog.tier.messages.commands import (
     BeginAgain,
@@ -19,6 +19,7 @@ from stratalog.tier.messages.commands import (
     Command,
     Commit,
     CorruptReport,
+    DeletedReport,
     EmptyTrash,
     FailedReport,
     FencedReport,
@@ -143,6 +144,8 @@ def _report(command: Command, error: StratalogError | OSError) -> Report:
             return SecondTimelineReport(str(error), error.leader_epoch)
         case NotClaimed():  # what carried our claim a moment ago is gone, or was replaced by something older
             return LostReport(str(error))
+        case ArchiveDeleted():
+            return DeletedReport(str(error))
         case NotAtRemoteEnd():
             return MovedReport(error.remote_end, str(error))
         case CorruptSource():

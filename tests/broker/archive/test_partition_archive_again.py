@@ -8,6 +8,7 @@ from stratalog.tier.bucket.trash import TIERING_OFF, begin_again, trash_archive
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.second_timeline import MadeClaims
+from stratalog.tier.messages import commands
 from tests.broker.archive.test_partition_archive import CONFIG, PARTITION, Rig
 
 
@@ -51,3 +52,48 @@ def test_a_leader_that_was_away_while_the_archive_began_again_does_not_call_it_l
     assert "Upload" in rig.settle()
     assert not rig.archive.lost
     assert rig.manifest.remote_end > old.remote_end_offset
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["by the commit", "by a read"])
+def test_tiering_that_is_on_again_before_the_answer_of_the_trash_goes_on(tmp_path, seen):
+    """The answer is lost: the archive is in the trash, and the plan that holds its claim learns that from what it asks next."""
+    rig = Rig(tmp_path)
+    rig.write(9)
+    rig.settle()
+    rig.log.update_config(replace(CONFIG, remote_storage_enable=False, remote_delete_on_disable=True))
+    rig.archive.configured()
+    while not (rig.queue and isinstance(rig.queue[0][0], commands.TrashArchive)):
+        rig.now_ms += 1000
+        rig.archive.look()
+    rig.log.update_config(CONFIG)
+    rig.archive.configured()
+    rig.worker.execute(rig.queue[0][0])
+    rig.step(commands.FailedReport("the connection broke", retriable=True))
+    assert rig.manifest.deleted_ms >= 0
+    assert rig.archive.state == "held"
+    if seen:
+        rig.archive.remote.refresh()
+        rig.step()
+    rig.write(20)
+    asked = rig.settle()
+    assert "BeginAgain" in asked
+    assert asked[: asked.index("BeginAgain")].count("Commit") == (0 if seen else 1)
+    assert rig.manifest.deleted_ms < 0
+    assert rig.manifest.remote_end == rig.log.active_base_offset
+
+
+def test_a_commit_that_comes_after_the_switching_off_begins_nothing_anew(tmp_path):
+    """Its upload was under way; the archive stays in the trash."""
+    rig = Rig(tmp_path)
+    rig.write(9)
+    rig.settle()
+    rig.write(4)
+    rig.archive.look()
+    us = Claimant(0, 1, bytes([1]) * 16)
+    change_manifest(rig.store, PARTITION, lambda one: trash_archive(one, us, now_ms=0, reason=TIERING_OFF))
+    rig.log.update_config(replace(CONFIG, remote_storage_enable=False, remote_delete_on_disable=True))
+    rig.archive.configured()
+    asked = rig.settle()
+    assert "Commit" in asked
+    assert "BeginAgain" not in asked
+    assert (rig.manifest.entries, rig.manifest.deleted_ms) == ((), 0)

@@ -16,7 +16,7 @@ def test_every_failure_says_what_it_is_about():
     """In words: the broker logs them as they are."""
     failures = [
         kind for kind in typing.get_args(reports.Report) if kind.__name__ in {"FencedReport", "MovedReport",
-        "MissingReport", "CorruptReport", "FailedReport"}
+        "MissingReport", "CorruptReport", "FailedReport", "DeletedReport"}
     ]  # fmt: skip
-    assert len(failures) == 5
+    assert len(failures) == 6
     assert all("message" in kind.__struct_fields__ for kind in failures)

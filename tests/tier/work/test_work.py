@@ -112,6 +112,14 @@ def test_a_commit_behind_the_remote_end_gets_the_remote_end(site):
     assert moved.remote_end == 100
 
 
+def test_a_commit_to_an_archive_in_the_trash_says_so(site):
+    """Under its own claim: to send it again would be in vain for ever."""
+    site.claim()
+    upload = site.upload(0, 100)
+    site.run(commands.TrashArchive(site.partition, ONE, 1, "tiering switched off"))
+    assert isinstance(site.commit(upload), commands.DeletedReport)
+
+
 def test_a_commit_whose_reply_is_lost_is_made_once(site):
     """The first answer is a retriable failure, the repeated command finds its own uuid."""
     site.claim()
