@@ -137,6 +137,7 @@ class Worker:
 
 
 def _report(command: Command, error: StratalogError | OSError) -> Report:
+    uploading = isinstance(command, Upload)  # its source was checked: other damage is the store's, or of the way
     match error:
         case Fenced():
             return FencedReport(str(error))
@@ -150,16 +151,17 @@ def _report(command: Command, error: StratalogError | OSError) -> Report:
             return MovedReport(error.remote_end, str(error))
         case CorruptSource():
             return CorruptReport(error.partition, error.path, error.position, error.offset, str(error))
-        case CorruptObject():
+        case CorruptObject() if not uploading:
             partition = getattr(command, "partition", None)
             return CorruptReport(partition, error.key, error.position, error.offset, f"{partition}: {error}")
-        case Corrupt():
+        case Corrupt() if not uploading:
             return CorruptReport(getattr(command, "partition", None), getattr(error, "key", ""), -1, -1, str(error))
         case NotFound():
             return MissingReport(error.key, str(error))
         case _:
             local = isinstance(error, OSError) and error.filename in _local_paths(command)
-            return FailedReport(str(error), retriable=isinstance(error, Retriable | OSError), local=local)
+            retriable = isinstance(error, Retriable | OSError | Corrupt)
+            return FailedReport(str(error), retriable=retriable, local=local)
 
 
 def _local_paths(command: Command) -> set[str]:

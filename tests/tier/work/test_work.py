@@ -24,7 +24,10 @@ from stratalog.tier.messages.commands import (
     VerifiedUpTo,
 )
 from stratalog.tier.objects.segment_object import FileRange, SegmentRequest
+from stratalog.tier.objects.segment_reader import CorruptObject
+from stratalog.tier.objects.segment_upload import ObjectDiffers
 from stratalog.tier.stores.faulty_store import Fault, FaultRule, FaultyStore
+from stratalog.tier.stores.store import ChecksumMismatch
 from stratalog.tier.stores.throttled_store import ThrottledStore, TokenBucket
 from stratalog.tier.work.work import Worker
 
@@ -146,6 +149,28 @@ def test_a_corrupt_segment_is_reported_with_its_place(site):
     assert isinstance(report, CorruptReport)
     assert (report.partition, report.offset, report.place) == (site.partition, 90, str(path))
     assert not list(site.store.list(site.partition.segments_prefix))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ChecksumMismatch("put_if_absent", "key", "memory:", "BadDigest"),
+        ObjectDiffers("another length"),
+        CorruptObject("key", 0, -1, "no footer"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_an_upload_that_the_store_has_damaged_may_be_repeated(site, monkeypatch, error):
+    """The source has passed its check: the report is not one of corrupt local bytes."""
+
+    def put(*_, **__):
+        raise error
+
+    monkeypatch.setattr("stratalog.tier.work.archive_commands.put_segment", put)
+    report = site.run(site.upload_command(0, 100))
+    assert isinstance(report, FailedReport)
+    assert report.retriable
+    assert not report.local
 
 
 def test_a_vanished_file_is_an_ordinary_failure(site):
