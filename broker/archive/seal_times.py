@@ -30,7 +30,7 @@ class SealTimes:
     def __init__(self, end: int = 0) -> None:
         """Segments that end at ``end`` or below are none of the new ones."""
         self.end = end
-        self._sealed_ms: dict[int, int] = {}
+        self._sealed_ms: dict[int, int] = {}  # by end offset, in order
         self._looked = False
 
     def news(self, log: Log, now_ms: int) -> list[SegmentInfo]:
@@ -50,7 +50,6 @@ class SealTimes:
 
     def waiting(self, log: Log, remote_end: int) -> list[SealedSegment]:
         """The sealed segments that are not archived up to ``remote_end``, in order."""
-        self._sealed_ms = {end: at for end, at in self._sealed_ms.items() if end > remote_end}
         return [
             SealedSegment(
                 one.end_offset,
@@ -63,8 +62,14 @@ class SealTimes:
         ]
 
     def eligible_end(self, log: Log, remote_end: int, now_ms: int) -> int:
-        """The offset below which all sealed segments may be uploaded now; cheap without a lag."""
+        """The offset below which all sealed segments may be uploaded now; cheap without a lag.
+
+        Forgets the times of segments that are archived, or are no longer on the disk.
+        """
         self._looked = True
+        gone = max(remote_end, log.first_base_offset)
+        while self._sealed_ms and (first := next(iter(self._sealed_ms))) <= gone:
+            del self._sealed_ms[first]
         lag = copy_lag_of(log.config)
         if lag.is_none:
             return NO_END

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from stratalog.broker.archive.seal_times import SealTimes, copy_lag_of
 from stratalog.hot.config import LogConfig
 from stratalog.hot.segments.segment import SegmentInfo
@@ -16,7 +18,7 @@ def info(base: int, *, active: bool = False, first_append_ms: int = 500) -> Segm
 
 
 def log(config: LogConfig, *segments: SegmentInfo) -> Any:
-    return SimpleNamespace(config=config, segments=lambda: list(segments))
+    return SimpleNamespace(config=config, first_base_offset=0, segments=lambda: list(segments))
 
 
 def test_segments_sealed_before_count_from_their_first_append() -> None:
@@ -45,7 +47,21 @@ def test_archived_segments_hold_nothing_back() -> None:
 
 def test_without_a_lag_segments_are_not_even_looked_at() -> None:
     """The default costs nothing."""
-    assert SealTimes().eligible_end(SimpleNamespace(config=LogConfig()), 0, 0) == NO_END  # type: ignore[arg-type]
+    unread = SimpleNamespace(config=LogConfig(), first_base_offset=0)
+    assert SealTimes().eligible_end(unread, 0, 0) == NO_END  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("config", [LogConfig(), LogConfig(upload_lag_ms=10**6)], ids=["no lag", "a lag"])
+@pytest.mark.parametrize("copied", [True, False])
+def test_times_of_segments_that_are_archived_or_gone_are_forgotten(config: LogConfig, copied: bool) -> None:
+    """A leadership may last for years, and copying may be switched off meanwhile."""
+    times = SealTimes()
+    for base in range(0, 1000, 10):
+        held = log(config, info(base), info(base + 10, active=True))
+        held.first_base_offset = base
+        times.saw(info(base), base)
+        times.eligible_end(held, base if copied else 0, base)
+        assert list(times._sealed_ms) == [base + 10]
 
 
 def test_minus_one_is_local_retention() -> None:
