@@ -25,6 +25,7 @@ from stratalog.tier.manifests.jobs import MERGE_KIND, end_job
 from stratalog.tier.manifests.leases import SKEW_MS, Lease, protects
 from stratalog.tier.manifests.manifest import Manifest, check_claim, set_log_start, successor
 from stratalog.tier.manifests.parts import LOG_START_MOVED, Claimant, PageRef, Totals, TrashEntry
+from stratalog.tier.manifests.runs import RUN_KINDS
 from stratalog.wire.errors import Invalid
 
 __all__ = [
@@ -164,8 +165,9 @@ def begin_again(manifest: Manifest, claimant: Claimant, offset: int, *, now_ms: 
     """Archive from ``offset`` on again after `trash_archive`; nothing to do if the archive is not deleted.
 
     ``offset`` is the first batch border of the local log, at or below its log start. Objects in the trash stay there, and
-    entries that the archive kept below its log start when it was marked follow them. Raises `ManifestFenced`,
-    `NotClaimed`, and `Invalid` if there are entries above the log start.
+    entries that the archive kept below its log start when it was marked follow them. Runs are struck off with their parts:
+    they have looked at another archive. Raises `ManifestFenced`, `NotClaimed`, and `Invalid` if there are entries above the
+    log start.
     """
     check_claim(manifest, claimant)
     if manifest.deleted_ms < 0:
@@ -184,6 +186,7 @@ def begin_again(manifest: Manifest, claimant: Claimant, offset: int, *, now_ms: 
             log_start_offset=offset,
             remote_end=offset,
             archive_clean_offset=0,
+            jobs=tuple(job for job in manifest.jobs if job.kind not in RUN_KINDS),
         ),
         "begin again",
         now_ms,

@@ -122,14 +122,19 @@ def end_run(
     """Strike a run and its parts off, and raise ``archive_clean_offset`` to ``clean_offset`` if it is higher.
 
     ``live`` are all live entries, ``clean`` the uuids of those that the run has cleaned up to ``clean_offset`` or found
-    to be clean. Raises `RunStruckOff` for a run that is not listed, and `JobRefused` if an entry below ``clean_offset``
-    is not among the clean ones; nothing to do for a run that ended like this already.
+    to be clean. Raises `RunStruckOff` for a run that is not listed, and `JobRefused` if the archive ends before
+    ``clean_offset`` or an entry below that is not among the clean ones; nothing to do for a run that ended like this already.
     """
     if all(job.uuid != uuid for job in manifest.jobs) and manifest.archive_clean_offset >= clean_offset:
         return manifest
     run = _listed(manifest, uuid)
     jobs = tuple(job for job in manifest.jobs if job.kind not in RUN_KINDS)
     if clean_offset > manifest.archive_clean_offset:
+        if clean_offset > manifest.remote_end:
+            raise JobRefused(
+                f"{manifest.partition}: the archive ends at offset {manifest.remote_end} by now, this run has looked at it "
+                f"up to {clean_offset}: it counts as compacted only up to where it did before. Run it again"
+            )
         strange = next((one for one in live if one.base < clean_offset and one.uuid not in clean), None)
         if strange is not None:
             raise JobRefused(

@@ -40,6 +40,7 @@ from stratalog.tier.manifests.manifest import (
 from stratalog.tier.manifests.pages import page_ref, page_to_bytes
 from stratalog.tier.manifests.parts import PAGE_KIND, Job, Pin, Totals, TrashEntry
 from stratalog.tier.manifests.pins import pin, unpin
+from stratalog.tier.manifests.runs import COMPACT_KIND, ERASE_KIND, RunStruckOff, begin_run, end_run, list_part
 from stratalog.wire.errors import Invalid
 
 US = Claimant(0, 3, bytes(16))
@@ -285,6 +286,24 @@ def test_archiving_begins_again_behind_what_is_local(manifest, make_entry):
     assert {item.since_ms for item in begun.trash} == {-1}
     with pytest.raises(Invalid, match="live entries"):
         begin_again(structs.replace(deleted, entries=manifest.entries[:1]), US, 0, now_ms=200)
+
+
+@pytest.mark.parametrize("kind", [COMPACT_KIND, ERASE_KIND])
+@pytest.mark.parametrize("offset", [0, 500, 700])
+def test_a_run_ends_where_the_archive_begins_again(manifest, kind, offset):
+    """It looked at another archive: its end would call this one compacted, and tombstones would go too early."""
+    run = Job(b"r" * 16, kind, 90, 10**9)
+    part = Job(b"p" * 16, kind, 90, 10**9, (manifest.entries[0].uuid,))
+    other = Job(b"q" * 16, "quarantine", 90, 10**9, (manifest.entries[1].uuid,))
+    listed = list_job(list_part(begin_run(manifest, run, now_ms=90), run.uuid, part, now_ms=90), other, now_ms=90)
+    off = trash_archive(listed, US, now_ms=100, reason=TIERING_OFF)
+    assert off.jobs == (run, part, other)  # until then they hold the trash that they read
+    begun = begin_again(off, US, offset, now_ms=200)
+    assert begun.jobs == (other,)
+    with pytest.raises(RunStruckOff):
+        end_run(begun, run.uuid, now_ms=300, clean_offset=600, live=begun.entries)
+    with pytest.raises(RunStruckOff):
+        list_part(begun, run.uuid, part, now_ms=300)
 
 
 @pytest.mark.story

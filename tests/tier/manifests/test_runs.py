@@ -127,6 +127,16 @@ def test_the_end_raises_the_clean_offset_if_all_below_is_clean(manifest):
         end_run(manifest, RUN.uuid, now_ms=102, clean_offset=30, live=manifest.entries, clean=clean)
 
 
+def test_the_end_believes_nothing_of_an_archive_that_ends_earlier_by_now(manifest):
+    """It was rewound or begun again: the records that follow are others than those the run has looked at."""
+    listed = begin_run(manifest, RUN, now_ms=100)
+    clean = {entry.uuid for entry in manifest.entries}
+    shorter = replace(listed, entries=manifest.entries[:3], remote_end=30)
+    with pytest.raises(JobRefused, match="ends at offset 30 by now, this run has looked at it up to 40"):
+        end_run(shorter, RUN.uuid, now_ms=102, clean_offset=40, live=shorter.entries, clean=clean)
+    assert end_run(shorter, RUN.uuid, now_ms=102, clean_offset=30, live=shorter.entries, clean=clean).jobs == ()
+
+
 def test_the_end_never_lowers_the_clean_offset(manifest):
     """An erasure, or a run that could not do everything, leaves it where it was."""
     listed = replace(begin_run(manifest, RUN, now_ms=100), archive_clean_offset=20)
