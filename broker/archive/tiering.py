@@ -226,7 +226,7 @@ class Tiering:
             elif led is Led.UNCLEAN:
                 self._comparisons.forget(unified)  # it has read what was archived before others led
                 self._comparisons.begin(self._renew(unified), None, led)
-            elif unified not in self._comparisons.running:  # a comparison renews the archive itself
+            elif unified not in self._comparisons.running:  # otherwise the first look after the comparison does it
                 self._renew(unified)
             return
         state = self._checkpoints.state_of(unified)
@@ -290,11 +290,9 @@ class Tiering:
 
     def detach(self, unified: UnifiedLog) -> None:
         """Detach a partition that is no longer led."""
-        archive = self._archives.pop(unified, None)
-        if archive is not None:
+        if (archive := self._archives.pop(unified, None)) is not None:
             archive.close()
-        remote = self._remotes.pop(unified, None)
-        if remote is not None:
+        if (remote := self._remotes.pop(unified, None)) is not None:
             remote.end_reads()
             self._merging.forget(remote)
             self._border_reads += remote.border_reads
@@ -310,6 +308,8 @@ class Tiering:
         archive = self._archives.get(unified)
         if archive is None or unified in self._comparisons.running:
             return
+        if archive.claimant.leader_epoch != unified.partition.leader_epoch:  # it rose during a comparison
+            archive = self._renew(unified)
         if unified.log.log_end_offset > unified.log.first_base_offset:
             self._io.begin()  # its start may take seconds: the first upload does not wait for it
         archive.look(self._resumption.count)

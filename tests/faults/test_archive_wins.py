@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from stratalog.client.admin import alter_topic_configs
+from stratalog.metadata.controller.brokers import raise_leader_epoch
+from stratalog.tier.care.verify import verify_bucket
+from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.manifest import Claimant, claim
 from stratalog.tier.manifests.manifest_store import change_manifest
@@ -191,3 +195,26 @@ def test_another_writer_claimed_the_archive(tiered):
     tiered.check_reads("t")
     assert tiered.manifest("t").remote_end == before
     assert tiered.offsets("t")[1] <= before
+
+
+def test_a_leader_epoch_that_rises_while_log_and_archive_are_compared_claims_for_itself(tiered):
+    """The bucket is away meanwhile. Objects under the old claim would hold batches of an epoch above their own."""
+    tiered.topic("t", remote_storage_enable="false")
+    tiered.write("t", 5)
+    tiered.spoil(DOWN)
+    alter_topic_configs(tiered.node.client(), "t", set_to={"remote.storage.enable": "true"})
+    node, unified = tiered.node.node, tiered.node.partition("t")
+    tiered.node.wait_until(lambda: node.tiering.watched(unified)[1] == "checking")
+    before = unified.partition.leader_epoch
+    topic_id = unified.topic_id
+    tiered.node.run(
+        lambda: node.control.execute(lambda image: raise_leader_epoch(image, topic_id, 0, above=before + 3))
+    )
+    tiered.node.wait_until(lambda: unified.partition.leader_epoch > before + 3)
+    tiered.spoil()
+    tiered.client.refresh(["t"])
+    tiered.write("t", 15)
+    tiered.archived("t", evicted=False)
+    reports = verify_bucket(tiered.memory, VerifyOptions(2**62, 0))
+    assert [one.detail for report in reports for one in report.anomalies] == []
+    assert tiered.manifest("t").claimant.leader_epoch == unified.partition.leader_epoch
