@@ -99,7 +99,7 @@ def restore(
     join it as they join a node that was formatted with --standalone. Each partition has one replica until more are assigned.
     """
     from stratalog.broker.restore.restorer import Restorer
-    from stratalog.tier.care.restore_plan import read_snapshot
+    from stratalog.tier.care.restore_plan import read_producers
 
     target = _target(data, path, node_id)
     store = open_bucket(bucket, endpoint_url, region)
@@ -113,7 +113,7 @@ def restore(
         node_id=target.node_id,
         incarnation=incarnation,
         now_ms=now_ms,
-        snapshot_of=lambda one: read_snapshot(store, one.manifest),
+        producers_of=lambda one: read_producers(store, one.manifest),
         controller=target.controller,
     )
     report = restorer.run()

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from stratalog.broker.archive.archived_ends import end_restored
 from stratalog.broker.restore.restorer import Producers, Restorer
 from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.tier.bucket.catalogue import ArchivedTopic
-from stratalog.tier.care.restore_plan import BucketState, PartitionState
+from stratalog.tier.care.restore_plan import ArchivedProducers, BucketState, PartitionState
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.parts import Totals
 from stratalog.tier.messages.group_copy import GroupCopy
 from stratalog.tier.work.cut_commands import cut_manifest
 from stratalog.tier.work.cut_data import aborted_across, batches_below, first_offset, held_bytes
 from stratalog.tier.work.cut_groups import read_cut_groups
-from stratalog.wire.batch import build_control_batch, iter_headers
+from stratalog.wire.batch import iter_headers
 from stratalog.wire.errors import Invalid, Unknown
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CutRestorer", "cut_restorer"]
 
-_ABORT: Final = 0
-_COMMIT: Final = 1
-_MARKER_VALUE: Final = bytes(6)
-"""Version 0, coordinator epoch 0."""
 _ANY_EPOCH: Final = (1 << 31) - 1
 _OURS: Final = ("remote.", "local.retention.", "stratalog.")
 """Settings of tiering are left out: the restored topics are local until an operator tiers them."""
@@ -66,7 +63,9 @@ class CutRestorer(Restorer):
         now_ms: int,
         on_bytes: Callable[[int], object],
     ) -> None:
-        super().__init__(state, data, node_id=node_id, incarnation=0, now_ms=now_ms, snapshot_of=lambda _: None)
+        super().__init__(
+            state, data, node_id=node_id, incarnation=0, now_ms=now_ms, producers_of=lambda _: ArchivedProducers()
+        )
         self._store = store
         self._ends = ends
         self._on_bytes = on_bytes
@@ -88,29 +87,13 @@ class CutRestorer(Restorer):
             log_.append_as_follower(memoryview(data), leader_epoch=_ANY_EPOCH, now_ms=self._now_ms)
             log_.write_queued()
             self._on_bytes(len(data))
-        self._end_transactions(log_, aborted_across(self._store, manifest, end))
+        # The markers that were written behind the end of the cut.
+        end_restored(log_, end, aborted_across(self._store, manifest, end), now_ms=self._now_ms)
         return log_, Producers(next_id=next_id)
 
     def _readable_end(self, state: PartitionState) -> int:
         """The end of the cut."""
         return self._ends[state.partition]
-
-    def _end_transactions(self, log_: Log, aborted: frozenset[tuple[int, int]]) -> None:
-        """Write at the end of the cut the markers that were written behind it."""
-        for first, producer in list(log_.producer_state.open_transactions()):
-            kind = _ABORT if (producer.producer_id, first) in aborted else _COMMIT
-            marker = build_control_batch(
-                kind,
-                _MARKER_VALUE,
-                offset=log_.log_end_offset,
-                timestamp_ms=self._now_ms,
-                leader_epoch=max(log_.leader_epochs.latest_epoch, 0),
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                transactional=True,
-            )
-            log_.append_as_follower(memoryview(marker), leader_epoch=_ANY_EPOCH, now_ms=self._now_ms)
-            log_.write_queued()
 
     def _remote_logs(self) -> dict[TopicPartition, RemoteLogState]:
         """Empty: no bucket holds an archive of this cluster."""

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from stratalog.broker.archive.archived_ends import end_restored
 from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG, store_quorum_state
 from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.broker.replicas.log_settings import log_config
@@ -52,7 +53,7 @@ from stratalog.metadata.image.topic_names import CLUSTER_METADATA_TOPIC, is_inte
 from stratalog.metadata.quorum.checkpoint import build_checkpoint
 from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.metadata.settings.configs import ConfigResolver
-from stratalog.tier.care.restore_plan import BucketState, PartitionState
+from stratalog.tier.care.restore_plan import ArchivedProducers, BucketState, PartitionState
 from stratalog.tier.stores.store import NotFound
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition, Uuid
@@ -66,7 +67,7 @@ _EPOCH_MAX: Final = 1 << 30
 _TOGETHER: Final = 64
 """Logs whose files are open at one time."""
 
-Snapshot = Callable[[PartitionState], bytes | None]
+ProducersOf = Callable[[PartitionState], ArchivedProducers]
 
 
 class ControllerListener(NamedTuple):
@@ -80,7 +81,7 @@ class ControllerListener(NamedTuple):
 class Producers(NamedTuple):
     """The producers of one partition, the first id above theirs, and why there are none, if so."""
 
-    snapshot: bytes | None = None
+    archived: ArchivedProducers = ArchivedProducers()
     next_id: int = 0
     problem: str = ""
 
@@ -115,7 +116,7 @@ def check_target(data: str) -> None:
 
 
 class Restorer:
-    """One restore. ``snapshot_of`` reads a partition's producer snapshot, in several threads.
+    """One restore. ``producers_of`` reads what a partition's archive knows of its producers, in several threads.
 
     Other nodes can join the restored one if ``controller`` says where; without it the node is a cluster by itself.
     """
@@ -128,7 +129,7 @@ class Restorer:
         node_id: int,
         incarnation: int,
         now_ms: int,
-        snapshot_of: Snapshot,
+        producers_of: ProducersOf,
         controller: ControllerListener | None = None,
         random_uuid: Callable[[], Uuid] = lambda: os.urandom(16),
     ) -> None:
@@ -137,7 +138,7 @@ class Restorer:
         self._node_id = node_id
         self._incarnation = incarnation
         self._now_ms = now_ms
-        self._snapshot_of = snapshot_of
+        self._producers_of = producers_of
         self._controller = controller
         self._random_uuid = random_uuid
         self._files = RealFilesystem()
@@ -199,7 +200,7 @@ class Restorer:
     def _restore_logs(
         self, directory: LogDirectory, configs: Mapping[str, LogConfig], threads: ThreadPoolExecutor
     ) -> None:
-        """Every partition's log, empty, at the end of its archive."""
+        """Every partition's log, at the end of its archive, with nothing but markers in it."""
         states = self._state.partitions
         for first in range(0, len(states), _TOGETHER):
             group = states[first : first + _TOGETHER]
@@ -219,14 +220,17 @@ class Restorer:
         if not state.manifest.seq:
             return Producers()
         try:
-            snapshot = self._snapshot_of(state)
-            entries = snapshot_from_bytes(snapshot) if snapshot else []
+            archived = self._producers_of(state)
+            entries = snapshot_from_bytes(archived.snapshot) if archived.snapshot else []
         except (Corrupt, NotFound) as error:
             return Producers(problem=f"{state.partition}: its producers are forgotten: {error}")
-        return Producers(snapshot, max((entry.producer_id + 1 for entry in entries), default=0))
+        return Producers(archived, max((entry.producer_id + 1 for entry in entries), default=0))
 
     def _restart_log(self, directory: LogDirectory, state: PartitionState, config: LogConfig) -> tuple[Log, Producers]:
-        """One log, and who wrote to it; several are made side by side, for each waits for the disk three times."""
+        """One log, and who wrote to it; several are made side by side, for each waits for the disk three times.
+
+        A transaction that is open at the archive's end gets the marker that it got behind that.
+        """
         producers = self._read_producers(state)
         name = TopicPartition(state.partition.topic, state.partition.partition)
         log_ = directory.open_log(name, state.partition.topic_id, config, now_ms=self._now_ms)
@@ -234,8 +238,10 @@ class Restorer:
         if manifest.seq:
             epochs = [EpochEntry(*each) for each in manifest.leader_epochs]
             log_.truncate_fully_and_start_at(
-                state.restart_offset, epochs, producers.snapshot, log_start_offset=manifest.log_start_offset
+                state.restart_offset, epochs, producers.archived.snapshot, log_start_offset=manifest.log_start_offset
             )
+            # No comparison with the archive follows, which would end what is open in it.
+            end_restored(log_, manifest.remote_end, producers.archived.aborted, now_ms=self._now_ms)
         return log_, producers
 
     def _close(self, logs: Sequence[Log], threads: ThreadPoolExecutor) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
@@ -23,12 +23,20 @@ from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.messages.group_copy import GroupCopy
+from stratalog.tier.objects.segment_blobs import aborted_from_bytes
 from stratalog.tier.objects.segment_reader import read_blob, read_object_footer
 from stratalog.tier.stores.store import ObjectStore
 from stratalog.tier.work.group_copies import read_group_copies
 from stratalog.wire.errors import Corrupt, Invalid, Unknown
 
-__all__ = ["BucketState", "PartitionState", "choose_cluster", "read_bucket_state", "read_snapshot"]
+__all__ = [
+    "ArchivedProducers",
+    "BucketState",
+    "PartitionState",
+    "choose_cluster",
+    "read_bucket_state",
+    "read_producers",
+]
 
 _READS: Final = 2
 _UNTRUSTED: Final = 1 << 62
@@ -64,6 +72,16 @@ class BucketState(Struct, frozen=True):
     partitions: tuple[PartitionState, ...] = ()
     groups: tuple[GroupCopy, ...] = ()
     problems: tuple[str, ...] = field(default=())
+
+
+class ArchivedProducers(NamedTuple):
+    """The producers at the end of an archive: their snapshot, None if there is none, and the transactions that were aborted.
+
+    ``aborted`` has ``(producer id, first offset)`` of those that overlap the last object, wherever their markers stood.
+    """
+
+    snapshot: bytes | None = None
+    aborted: frozenset[tuple[int, int]] = frozenset()
 
 
 def choose_cluster(store: ObjectStore, wanted: str | None) -> tuple[str, int]:
@@ -158,8 +176,8 @@ def _words(plan: RepairPlan) -> str:
     return f"{plan.partition}: its manifest was rebuilt from {plan.source}: {span}{lost}"
 
 
-def read_snapshot(store: ObjectStore, manifest: Manifest) -> bytes | None:
-    """The producer snapshot as of the archive's end; None if there is no live object.
+def read_producers(store: ObjectStore, manifest: Manifest) -> ArchivedProducers:
+    """The producers as of the archive's end; none if there is no live object.
 
     Raises `Corrupt` and `NotFound` if the last object, or the page that names it, cannot be read.
     """
@@ -167,6 +185,10 @@ def read_snapshot(store: ObjectStore, manifest: Manifest) -> bytes | None:
     if last is None and manifest.pages:
         last = read_page(store, manifest, manifest.pages[-1])[-1]
     if last is None:
-        return None
+        return ArchivedProducers()
     footer = read_object_footer(store, last.key)
-    return read_blob(store, last.key, footer, "producer_snapshot") or None
+    snapshot = read_blob(store, last.key, footer, "producer_snapshot") or None
+    if not last.aborted_count:
+        return ArchivedProducers(snapshot)
+    aborted = aborted_from_bytes(read_blob(store, last.key, footer, "aborted"))
+    return ArchivedProducers(snapshot, frozenset((one.producer_id, one.first_offset) for one in aborted))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stratalog.tier.care.restore_plan import choose_cluster, read_bucket_state, read_snapshot
+from stratalog.tier.care.restore_plan import choose_cluster, read_bucket_state, read_producers
 from stratalog.tier.care.takeover import take_partition_over
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.anomaly import AnomalyKind
@@ -10,6 +10,7 @@ from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.manifests.parts import Claimant
 from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection, groups_prefix
 from stratalog.tier.messages.projection import cluster_projection, topic_projection, write_projection
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.stores.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.errors import Invalid
@@ -98,7 +99,16 @@ def test_without_a_cluster_document_the_manifests_name_it(bucket):
 def test_the_producers_are_those_of_the_last_object(bucket, log_bytes):
     """None where nothing is archived, or where it has none."""
     state = read_bucket_state(bucket, now_ms=9)
-    assert [read_snapshot(bucket, one.manifest) for one in state.partitions] == [None, None, None]
+    assert [read_producers(bucket, one.manifest) for one in state.partitions] == [(None, frozenset())] * 3
+
+
+def test_transactions_that_were_aborted_are_known_from_the_last_object(bucket, log_bytes):
+    """Also those whose markers stand behind the archive's end, and none that ended before the object."""
+    partition = log_bytes.partition._replace(partition=2)
+    aborted = [AbortedTransaction(9, 155, 230, 0), AbortedTransaction(8, 120, 149, 0)]
+    archive_log(bucket, partition, [log_bytes.segment(150, 5, leader_epoch=4)], now_ms=1, aborted=aborted)
+    found = read_producers(bucket, read_manifest(bucket, partition).manifest)
+    assert found.aborted == {(9, 155)}
 
 
 def test_damage_on_the_way_changes_nothing(bucket):
