@@ -77,7 +77,7 @@ class ChunkFiles:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def get(self, chunk_id: ChunkId, reader: Reader) -> tuple[CachedChunk, File] | None:
-        """A cached chunk and its open file, pinned for the reader; None if it is not there."""
+        """A cached chunk and its open file, pinned for the reader; None if it is not there. Raises `OSError`."""
         chunk = self.books.get(chunk_id, reader, self._now_ms())
         if chunk is None:
             return None
@@ -96,6 +96,11 @@ class ChunkFiles:
                 self._open.popitem(last=False)
         self._open.move_to_end(chunk.path)
         return chunk, file
+
+    def drop(self, chunk_id: ChunkId) -> None:
+        """Forget a chunk whose file cannot be read. The file is closed and removed, and the chunk can be fetched again."""
+        self.books.forget(chunk_id)
+        self._remove_evicted()
 
     def read_past(self, chunk_id: ChunkId, reader: Reader) -> None:
         """The reader will not need the chunk again."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
+from stratalog.broker.cold.cached_reads import CachedReads
 from stratalog.broker.cold.chunk_files import ChunkFiles
 from stratalog.broker.cold.chunk_slices import ChunkSlices
 from stratalog.broker.cold.manifest_views import RemoteViews
@@ -34,8 +35,6 @@ from stratalog.wire.parts import FileSlice
 from stratalog.wire.topic import Uuid
 
 __all__ = ["RemotePartition", "RemoteSlices"]
-
-T = TypeVar("T")
 
 _IDLE_MS: Final = 30_000
 _FETCH_BYTES_MIN: Final = 1
@@ -97,6 +96,7 @@ class RemotePartition:
         # Those asked for longest ago first; None while they are being read.
         self._aborted: OrderedDict[Uuid, tuple[AbortedTransaction, ...] | None] = OrderedDict()
         self._errors = RememberedErrors(partition, now_ms)
+        self._cached = CachedReads(chunks, self._errors)
         self._streams: dict[object, RemoteStream] = {}
         self._applied_ms = 0
 
@@ -237,14 +237,7 @@ class RemotePartition:
                 self._read_table(plan.missing_table, offset, reader)
             return None
         out = ChunkSlices(offset, max_bytes, min_one_batch=min_one_batch)
-        stream.held = []
-        for ref in plan.chunks:
-            cached = self._chunks.get(ref.id, reader)
-            if cached is None:
-                break
-            stream.held.append(ref)
-            if not out.add(*cached, ref.end_offset):
-                break
+        stream.held = self._cached.take(plan.chunks, reader, out)
         if not stream.held:
             self._errors.raise_for(plan.chunks[0].id)
             wanted = stream.missing(self._remote, offset, plan.chunks[0], whole_gets=self._chunks.ahead.roomy)
@@ -311,16 +304,7 @@ class RemotePartition:
 
     def _want(self, refs: Sequence[ChunkRef], reader: Reader, *, ahead: bool = False) -> bool:
         want = self._chunks.want
-        return self._of_cache(lambda: want(self._partition, refs, reader, failed=self._fill_failed, ahead=ahead))
-
-    def _of_cache(self, ask: Callable[[], T]) -> T:
-        try:
-            return ask()
-        except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the chunk cache {self._chunks.directory} cannot be used: {error}; check stratalog.cache.dir",
-            ) from error
+        return self._cached.ask(lambda: want(self._partition, refs, reader, failed=self._fill_failed, ahead=ahead))
 
     def _fill_failed(self, ref: ChunkRef, report: commands.Report) -> None:
         self._failed(ref.id, ref.id.uuid, ref.chunk.first_offset, report)
@@ -375,7 +359,7 @@ class RemotePartition:
     def _path_of_first(self, segment: RemoteSegment, offset: int, reader: Reader) -> tuple[str, str] | None:
         table = even_table(segment.base, segment.end, segment.data_bytes, segment.chunks_bytes)
         number = table.find_offset(offset)
-        return self._of_cache(lambda: self._chunks.begin_first(self._partition, segment.uuid, number, reader))
+        return self._cached.ask(lambda: self._chunks.begin_first(self._partition, segment.uuid, number, reader))
 
     def _aborted_in(self, start: int, end: int) -> list[AbortedTransaction] | None:
         """The aborted transactions that the objects of the range name; None while they are being read."""

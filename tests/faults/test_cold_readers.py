@@ -1,6 +1,8 @@
 """Readers of the archive: one GET however many wait, a cache that stays small, progress with a tiny one."""
 
+import errno
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -8,8 +10,10 @@ import pytest
 
 from stratalog.broker.archive import upload_request
 from stratalog.client.records import fetch, visible_records
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.tier.objects.segment_object import SegmentRequest
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
+from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from stratalog.wire.topic import TopicPartition
 
@@ -221,3 +225,39 @@ def test_hot_partitions_do_not_wait_for_cold_ones(tiered):
     assert len(hot.records)
     tiered.spoil()
     tiered.check_reads("cold")
+
+
+def test_a_cache_disk_that_fails_takes_no_log_offline(tiered, monkeypatch):
+    """Readers of the archive get an error that names the file, and the broker goes on; they read when the disk does."""
+    tiered.topic("t")
+    tiered.write("t", 20)
+    tiered.archived("t")
+    tiered.check_reads("t")
+    chunks = tiered.node.node.tiering.chunks
+    sound = RealFilesystem.open_read
+
+    def fail(files, path):
+        if path.startswith(chunks.directory):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return sound(files, path)
+
+    tiered.node.run(chunks._open.clear)  # more than 256 chunks do the same
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFilesystem, "open_read", fail)
+        with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+            tiered.read("t")
+    assert not tiered.node.node.failed.is_set()
+    assert tiered.node.partition("t").partition.directory.offline is None
+    deadline = time.monotonic() + 30
+    while not reads(tiered):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def reads(tiered):
+    """Whether a consumer gets everything: an error is remembered for some seconds."""
+    try:
+        tiered.check_reads("t")
+    except KafkaError:
+        return False
+    return True

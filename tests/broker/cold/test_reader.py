@@ -52,7 +52,9 @@ class Rig:
             later=lambda seconds, call: SimpleNamespace(cancel=lambda: None),
         )
         limits = CacheLimits(1 << 20)
-        chunks = ChunkFiles(str(tmp_path / "cache"), limits, self.submit, lambda: self.now_ms, admission=admission)
+        self.chunks = chunks = ChunkFiles(
+            str(tmp_path / "cache"), limits, self.submit, lambda: self.now_ms, admission=admission
+        )
         self.manifest = archive_log(self.store, PARTITION, [self.segment(20 * n) for n in range(3)], now_ms=0)
         self.remote = RemotePartition(
             PARTITION,
