@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from stratalog.broker.cold.cached_reads import CachedReads
 from stratalog.broker.cold.chunk_files import ChunkFiles
 from stratalog.broker.cold.chunk_slices import ChunkSlices
 from stratalog.broker.cold.manifest_views import RemoteViews
-from stratalog.broker.cold.remembered_errors import ERROR_MS, RememberedErrors
+from stratalog.broker.cold.remembered_errors import ERROR_MS, RememberedErrors, went_back
 from stratalog.broker.cold.stream import RemoteStream
 from stratalog.broker.cold.times import RemoteTimes
 from stratalog.broker.runtime.metrics import TopicMetrics
@@ -170,9 +171,20 @@ class RemotePartition:
         self._remote.unload()
         self._aborted.clear()
 
-    def apply(self, view: ManifestView) -> bool:
-        """Take a manifest in; False for one that ends before what was archived: nothing that it says is believed."""
-        if not self._loaded and view.remote_end < self.end_offset and not view.may_end_earlier(self.state.manifest_seq):
+    def apply(self, view: ManifestView, *, asked_seq: int = -1) -> bool:
+        """Take a manifest in; False for one that is older than what was known, or ends before what was archived.
+
+        Such a manifest is not believed. ``asked_seq`` is the number of the manifest that was known when this one was asked
+        for: an answer that a later one has overtaken is older, too, and changes nothing.
+        """
+        if view.seq < asked_seq:
+            if view.shortened_seq <= asked_seq:
+                self._remember(None, went_back(self._partition, view.seq, asked_seq))
+                return False
+            self.unload()  # it was lost and repaired, and its changes are numbered anew
+            self._remote.seq = -1
+        known_seq, ends_early = self.state.manifest_seq, view.remote_end < self.end_offset
+        if ends_early and view.seq >= self._remote.seq and not view.may_end_earlier(known_seq):
             words = f"its manifest ends at offset {view.remote_end}, but {self.end_offset} offsets were archived"
             self._remember(None, commands.LostReport(f"{self._partition}: {words}"))
             return False
@@ -203,13 +215,14 @@ class RemotePartition:
         known = self._remote.loaded and not self._stale
         version = self._remote.version if known or (self._loaded and not entries) else ""
         known_end = self._remote.remote_end if known else 0 if entries else NO_ENTRIES
-        self._submit(commands.ReadManifest(self._partition, version, known_end), self._refreshed)
+        answered = partial(self._refreshed, self._remote.seq)
+        self._submit(commands.ReadManifest(self._partition, version, known_end), answered)
 
-    def _refreshed(self, report: commands.Report) -> None:
+    def _refreshed(self, asked_seq: int, report: commands.Report) -> None:
         self._refreshing = False
         if isinstance(report, commands.ManifestRead):
             self._reads_done = self._reads_begun
-            self.apply(report.view)
+            self.apply(report.view, asked_seq=asked_seq)
         elif isinstance(report, commands.ManifestUnchanged):
             self._reads_done = self._reads_begun
             self._applied_ms = self._now_ms()

@@ -10,7 +10,7 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.messages import reports
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["ERROR_MS", "RememberedErrors"]
+__all__ = ["ERROR_MS", "RememberedErrors", "went_back"]
 
 ERROR_MS: Final = 5_000
 """So long a failure is answered without asking the bucket again."""
@@ -56,3 +56,11 @@ class RememberedErrors:
             del self._errors[what]
         else:
             raise error
+
+
+def went_back(partition: PartitionId, seq: int, known_seq: int) -> reports.FailedReport:
+    """The failure of a manifest that is older than the one that was known when it was asked for."""
+    found = f"has number {seq} in the bucket" if seq else "is not in the bucket"
+    words = f"the manifest {partition.manifest_key} {found}, but number {known_seq} was read from there before"
+    advice = "mount the right bucket, put the manifest back, or see `stratalog tier verify` and `tier repair`"
+    return reports.FailedReport(f"{words}: this is another bucket, or it went back in time; {advice}", retriable=False)

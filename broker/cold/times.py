@@ -28,8 +28,8 @@ class _Manifest(Protocol):
     def start_offset(self) -> int:
         """The first archived offset."""
 
-    def apply(self, view: ManifestView) -> object:
-        """Take a manifest in."""
+    def apply(self, view: ManifestView, *, asked_seq: int) -> object:
+        """Take a manifest in that was asked for when number ``asked_seq`` was known."""
 
     def raise_remembered(self) -> None:
         """Raise `KafkaError` if it could not be taken in."""
@@ -96,8 +96,10 @@ class RemoteTimes:
     async def _load(self) -> None:
         """Have the ranges; an answer that a commit has overtaken brings none, and is asked for again."""
         while not self._remote.loaded:
+            self._manifest.raise_remembered()
+            asked_seq = self._remote.seq
             report = await ask(self._submit, commands.ReadManifest(self._partition))
-            self._manifest.apply(_answer(report, commands.ManifestRead).view)
+            self._manifest.apply(_answer(report, commands.ManifestRead).view, asked_seq=asked_seq)
             self._manifest.raise_remembered()
 
 

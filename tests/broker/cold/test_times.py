@@ -58,7 +58,8 @@ class Archive:
         ]
         answered(commands.TimestampFound(self.records[found[0]], found[0], 1) if found else commands.TimestampFound())
 
-    def apply(self, view):
+    def apply(self, view, *, asked_seq):
+        assert view.seq >= asked_seq
         self.remote.merge(view)
 
     def raise_remembered(self):

@@ -1,0 +1,158 @@
+"""A bucket that was emptied, unmounted or rolled back: its manifest is older than the one that is known."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from stratalog.broker.cold.remembered_errors import ERROR_MS
+from stratalog.tier.manifests.json import to_bytes
+from stratalog.tier.manifests.manifest import REPAIR
+from stratalog.tier.manifests.parts import CommitNote, Totals
+from stratalog.tier.manifests.view import ManifestView
+from stratalog.wire.errors import ErrorCode, KafkaError
+from tests.broker.archive.archive_rig import PARTITION, Rig
+
+
+@pytest.fixture
+def rig(tmp_path):
+    """An archive whose manifest and entries are known."""
+    rig = Rig(tmp_path)
+    rig.write(9)
+    rig.settle()
+    rig.archive.remote.refresh()
+    rig.settle()
+    assert rig.archive.remote.entries is not None
+    return rig
+
+
+def emptied(rig):
+    """Take everything out of the bucket; returns what was there."""
+    held = {info.key: rig.store.get(info.key)[0] for info in rig.store.list("")}
+    rig.store.delete_many(list(held))
+    return held
+
+
+def put_back(rig, held):
+    for key, data in held.items():
+        rig.store.put(key, data)
+
+
+def looked_up(rig, asked):
+    """The outcome of a look-up by time; counts the commands of this in ``asked``."""
+    remote = rig.archive.remote
+
+    async def main():
+        loop = asyncio.get_running_loop()
+
+        def submit(command, answered):
+            asked[type(command).__name__] += 1
+            if asked.total() < 1000:  # enough
+                loop.call_soon(answered, rig.worker.execute(command))
+
+        remote.find_timestamp.__self__._submit = submit
+        try:
+            return await asyncio.wait_for(remote.find_timestamp(0, 0, 20), 5)
+        except KafkaError as error:
+            return error
+
+    return asyncio.run(main())
+
+
+def test_a_look_up_by_time_ends_with_an_error(rig):
+    """The manifest is asked for once, and not for the readers of the next seconds; then it may be there again."""
+    held, asked = emptied(rig), Counter()
+    for _ in range(2):
+        refused = looked_up(rig, asked)
+        assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert "/manifest.json is not in the bucket, but number" in str(refused)
+        assert asked == {"FindTimestamp": 1, "ReadManifest": 1}
+    put_back(rig, held)
+    rig.now_ms += ERROR_MS
+    assert looked_up(rig, asked).offset == 0
+    assert asked["ReadManifest"] == 2
+
+
+def test_a_reader_hears_of_it_and_asks_no_more(rig):
+    """Each answer wakes the fetch that waits, which tries again at once."""
+    held, remote = emptied(rig), rig.archive.remote
+    remote.unload()
+    outcomes = []
+
+    def look():
+        try:
+            outcomes.append(remote.read("reader", 0, 1000))
+        except KafkaError as error:
+            outcomes.append(error)
+
+    remote._wake = look
+    look()
+    assert len(rig.queue) == 1
+    rig.step()
+    assert rig.queue == []
+    assert [type(one) for one in outcomes] == [type(None), KafkaError]
+    put_back(rig, held)
+    rig.now_ms += ERROR_MS
+    remote._wake = lambda: None
+    look()
+    rig.step()
+    assert remote.entries is not None
+
+
+def test_a_manifest_of_some_changes_ago_is_not_believed(rig):
+    """The bucket was rolled back: what is known stays, for what it says may be gone."""
+    remote = rig.archive.remote
+    old = {info.key: rig.store.get(info.key)[0] for info in rig.store.list("")}
+    rig.write(9)
+    rig.settle()
+    end, seq = remote.end_offset, remote.facts.seq
+    put_back(rig, old)
+    remote.refresh()
+    rig.step()
+    with pytest.raises(KafkaError, match="went back in time"):
+        remote.raise_remembered()
+    assert (remote.end_offset, remote.facts.seq) == (end, seq)
+
+
+def test_an_answer_that_a_commit_has_overtaken_is_no_error(rig):
+    """It was right when it was given."""
+    remote = rig.archive.remote
+    remote.refresh()
+    (command, answered), rig.queue[:] = rig.queue[0], rig.queue[1:]
+    report = rig.worker.execute(replace(command, known_version=""))
+    rig.write(9)
+    rig.settle()
+    end = remote.end_offset
+    answered(report)
+    remote.raise_remembered()
+    assert remote.end_offset == end
+
+
+def test_a_manifest_that_was_lost_and_repaired_is_believed(rig):
+    """Its changes are numbered anew, so that its number is lower."""
+    remote = rig.archive.remote
+    end, seq = remote.end_offset, remote.facts.seq
+    assert seq > 1
+    note = CommitNote(1, REPAIR, 1, end, 9)
+    rig.store.put(PARTITION.manifest_key, to_bytes(replace(rig.manifest, seq=1, commits=(note,))))
+    remote.refresh()
+    while rig.queue:
+        rig.step()
+    remote.raise_remembered()
+    assert (remote.end_offset, remote.facts.seq) == (end, 1)
+    asked = Counter()
+    assert looked_up(rig, asked).offset == 0
+    assert asked["ReadManifest"] == 1
+
+
+def test_a_manifest_that_ends_earlier_without_a_reason_is_not_believed(rig):
+    """Also while its entries are known, and whatever number it has."""
+    remote = rig.archive.remote
+    end, seq = remote.end_offset, remote.facts.seq
+    for number in (seq, seq + 1):
+        shorter = replace(rig.manifest, seq=number, entries=(), remote_end=0, totals=Totals())
+        assert not remote.apply(ManifestView.of(shorter, "v"))
+        with pytest.raises(KafkaError, match="ends at offset 0"):
+            remote.raise_remembered()
+    assert (remote.end_offset, remote.facts.seq) == (end, seq)
