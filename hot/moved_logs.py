@@ -166,7 +166,7 @@ def carry_rows(source: LogDirectory, target: LogDirectory, log_: Log) -> None:
         target.remote_logs = _with_row(target.remote_logs, source.remote_logs, name)
         checkpoint.write_remote_log(target.files, target.path, target.remote_logs)
     if name in source.second_timelines:
-        suspects = target.second_timelines | {name: 0}
+        suspects = target.second_timelines | {name: source.second_timelines[name]}
         checkpoint.write_offsets(target.files, target.path, checkpoint.SECOND_TIMELINES, suspects)
         target.second_timelines = suspects
 
@@ -188,7 +188,7 @@ def rows_carried(source: LogDirectory, target: LogDirectory, log_: Log) -> bool:
         and target.bounds.get(name) == _bounds(log_)
         and target.recovery_points.get(name, 0) <= log_.flushed_offset
         and target.cleaner_offsets.get(name) == source.cleaner_offsets.get(name)
-        and (name in source.second_timelines) <= (name in target.second_timelines)
+        and source.second_timelines.get(name) in (None, target.second_timelines.get(name))
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.directories import Directories, Directory
@@ -12,6 +13,10 @@ from stratalog.hot.storage.checkpoint import SECOND_TIMELINES, RemoteLogState, w
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["ArchiveCheckpoints"]
+
+_CERTAIN: Final = 0
+_DOUBTED: Final = 1
+"""Rows of logs that have to be compared: earlier releases wrote 0 for all of them."""
 
 
 class ArchiveCheckpoints:
@@ -60,9 +65,7 @@ class ArchiveCheckpoints:
                     directory.writer.report(error)
                     continue
                 directory.files.remote_logs = dict(states)
-            suspects = directory.files.second_timelines
-            if self._cleared & suspects.keys():
-                self._write_suspects(directory, {one: 0 for one in suspects if one not in self._cleared})
+        self.write_cleared()
 
     # -- second timelines -----------------------------------------------------------------------------------------
 
@@ -71,25 +74,39 @@ class ArchiveCheckpoints:
         suspects = self._of(unified).files.second_timelines
         return unified.topic_partition in suspects and unified.topic_partition not in self._cleared
 
-    def suspect(self, unified: UnifiedLog) -> bool:
-        """Mark one partition as suspect, durably; False if the disk refuses."""
+    def is_certain(self, unified: UnifiedLog) -> bool:
+        """True if the log is suspect, and its directory certainly went back in time."""
+        suspects = self._of(unified).files.second_timelines
+        return self.is_suspect(unified) and suspects[unified.topic_partition] != _DOUBTED
+
+    def suspect(self, unified: UnifiedLog, *, certain: bool = True) -> bool:
+        """Mark one partition as suspect, durably; False if the disk refuses. A mere doubt leaves a certain mark as it is."""
         directory, key = self._of(unified), unified.topic_partition
+        row = _CERTAIN if certain or self.is_certain(unified) else _DOUBTED
         self._cleared.discard(key)
-        return self._write_suspects(directory, {**directory.files.second_timelines, key: 0})
+        return self._write_suspects(directory, {**directory.files.second_timelines, key: row})
 
     def suspect_all(self) -> bool:
         """Mark every partition that has an archive, or may have had one in the missing time."""
         self._cleared.clear()
         written = [
-            self._write_suspects(one, dict.fromkeys({**one.files.remote_logs, **one.files.second_timelines}, 0))
+            self._write_suspects(one, dict.fromkeys({**one.files.remote_logs, **one.files.second_timelines}, _CERTAIN))
             for one in self._directories.online
         ]
         return all(written)
 
     def clear(self, unified: UnifiedLog) -> None:
-        """Clear the mark, as log and archive agree. Stored with the next checkpoint; a second comparison is cheap."""
+        """Clear the mark, as log and archive agree. Stored by `write_cleared`; a second comparison is cheap."""
         if unified.topic_partition in self._of(unified).files.second_timelines:
             self._cleared.add(unified.topic_partition)
+
+    def write_cleared(self) -> None:
+        """Store which marks have been cleared, where any have."""
+        for directory in self._directories.online:
+            suspects = directory.files.second_timelines
+            if self._cleared & suspects.keys():
+                rows = {one: row for one, row in suspects.items() if one not in self._cleared}
+                self._write_suspects(directory, rows)
 
     def _write_suspects(self, directory: Directory, rows: dict[TopicPartition, int]) -> bool:
         try:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Final
 
 from msgspec import Struct
 
@@ -29,6 +30,10 @@ from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.tier.manifests.manifest import Claimant
 
 __all__ = ["ComparisonPorts", "Comparisons"]
+
+_CLEAR_SECONDS: Final = 1.0
+"""Doubts that are settled in this time go by one write."""
+_RETRY_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +68,7 @@ class Comparisons:
         """Whether the doubt about all logs is on disk."""
         self._agreed: list[UnifiedLog] = []
         """Logs that agree with their archives; their transactions are judged when no comparison runs."""
+        self._clearing = False
 
     def begin(self, archive: Archive, state: RemoteLogState | None, led: Led) -> None:
         """Compare a partition that is led from now on, if its start may lack what was archived (rule 8).
@@ -70,14 +76,17 @@ class Comparisons:
         ``state`` is the checkpoint of the archive's bounds; None if there is none.
         """
         suspect = self._ports.checkpoints.is_suspect(archive.unified)
+        certain = self._ports.checkpoints.is_certain(archive.unified)
         if led is Led.UNCLEAN:  # it may have led before in this run
             state = _state_of(archive) or state
         reconciling = self._new(archive, state, led)
         complete = led is Led.TAKEN_OVER  # a member of the in-sync set has all that was committed, and so archived
-        if led is not Led.CREATED and (suspect or (not complete and reconciling.needed())):
-            # A log that was served all the time goes on; it stops only if its archive turns out to know better.
-            self._start(archive, reconciling, hold=led is not Led.RECONFIGURED)
-        if suspect:  # an earlier start may have ended before it was through with this
+        needed = not complete and reconciling.needed()
+        if led is not Led.CREATED and (suspect or needed):
+            # A log that was served all the time, or is only doubted, goes on; it stops only if its archive turns out to know
+            # better.
+            self._start(archive, reconciling, hold=(certain or needed) and led is not Led.RECONFIGURED)
+        if certain:  # an earlier start may have ended before it was through with this
             self._ports.transactions.retire_producers()
 
     def compare(self, archive: Archive, why: str, *, hold: bool) -> None:
@@ -92,7 +101,7 @@ class Comparisons:
         if running is not None:  # it claims for itself, and meets the same
             if hold:
                 running.hold()
-        elif self._ports.checkpoints.suspect(archive.unified):
+        elif self._ports.checkpoints.suspect(archive.unified, certain=hold):
             self._compare(archive, hold=hold)
         else:  # the disk did not take the note; without it, a crash during the comparison would forget the doubt
             archive.compare_later()
@@ -152,7 +161,19 @@ class Comparisons:
         if not self.running:
             agreed, self._agreed = self._agreed, []
             for unified in agreed:
-                self._ports.transactions.judge(unified, partial(self._ports.checkpoints.clear, unified))
+                self._ports.transactions.judge(unified, partial(self._clear, unified))
+
+    def _clear(self, unified: UnifiedLog) -> None:
+        """Forget the doubt. It is off the disk soon: a kill before that would have the next start doubt again."""
+        self._ports.checkpoints.clear(unified)
+        if not self._clearing:
+            self._clearing = True
+            self._ports.later(_CLEAR_SECONDS, self._write_cleared)
+
+    def _write_cleared(self) -> None:
+        self._clearing = False
+        if self._ports.archives:  # this broker goes on
+            self._ports.checkpoints.write_cleared()
 
     def _new(self, archive: Archive, state: RemoteLogState | None, led: Led = Led.RECONFIGURED) -> Reconciling:
         ports = self._ports
@@ -185,14 +206,27 @@ class Comparisons:
                 if self.running.get(unified) is asking:  # otherwise the archive that is there now is not being compared
                     done(renewed())
 
+            def note() -> None:
+                """The next claim replaces the proof, so what was a mere doubt is written down as certain before it."""
+                if self.running.get(unified) is not asking:
+                    return
+                if ports.checkpoints.suspect(unified):
+                    ports.timelines.raise_epoch(unified, above, raised)
+                else:
+                    ports.later(_RETRY_SECONDS, note)
+
             self._went_back()
-            ports.timelines.raise_epoch(unified, above, raised)
+            note()
+
+        def restarts() -> bool:
+            ports.transactions.retire_producers()
+            return ports.checkpoints.suspect(unified)
 
         return TimelinePorts(
             made=ports.gate.equal_claims,
             raise_epoch=raise_epoch,
             compared=lambda: self._agreed.append(unified),
-            restarts=ports.transactions.retire_producers,
+            restarts=restarts,
         )
 
 

@@ -44,13 +44,14 @@ class TimelinePorts(Struct, frozen=True):
 
     ``made`` are the claims of the directory. ``raise_epoch`` has the controller raise the leader epoch above one, and then
     calls back with the new claimant. ``compared`` is called once log and archive agree, and ``restarts`` before the log goes on
-    from its archive: what it had acknowledged above that is lost.
+    from its archive: what it had acknowledged above that is lost. It answers whether the disk has taken a note of that: without
+    one, a crash during the restart would have the next start know nothing of it.
     """
 
     made: MadeClaims
     raise_epoch: Callable[[int, Callable[[Claimant], None]], None]
     compared: Callable[[], object]
-    restarts: Callable[[], object]
+    restarts: Callable[[], bool]
 
 
 class Reconciling:
@@ -212,9 +213,9 @@ class Reconciling:
 
     def _begin_again(self, outcome: RestartAt) -> None:
         self._unified.partition.held_back = _REASON
-        if self._timeline is not None:
-            self._timeline.restarts()
-        if outcome.snapshot_key is None:
+        if self._timeline is not None and not self._timeline.restarts():
+            self._wait("its disk takes no note of what is lost")
+        elif outcome.snapshot_key is None:
             self._restart(outcome, None)
         else:
             command = commands.ReadRestartState(self._partition, outcome.snapshot_key)

@@ -163,3 +163,21 @@ def test_a_doubt_about_all_keeps_those_that_are_known(rig):
     assert rig.checkpoints.suspect_all()
     rig.run()
     assert [rig.checkpoints.is_suspect(rig.unified(one)) for one in (ONE, TWO)] == [True, True]
+
+
+def test_a_mark_says_whether_it_is_certain(rig, tmp_path):
+    """Over starts, until it is cleared; a later doubt makes a certain mark no weaker, and old releases wrote certain ones."""
+    write(rig, one=5, two=7)
+    one, two = rig.unified(ONE), rig.unified(TWO)
+    assert rig.checkpoints.suspect(one, certain=False)
+    assert (rig.run().is_suspect(one), rig.checkpoints.is_certain(one)) == (True, False)
+    assert rig.checkpoints.suspect(one)
+    assert rig.checkpoints.suspect(two, certain=False)
+    assert rig.checkpoints.suspect(one, certain=False)
+    assert [rig.run().is_certain(each) for each in (one, two)] == [True, False]
+    rig.checkpoints.clear(one)
+    rig.checkpoints.write_cleared()
+    assert [rig.run().is_suspect(each) for each in (one, two)] == [False, True]
+    assert not rig.checkpoints.is_certain(two)
+    (tmp_path / "second-timeline-checkpoint").write_text("0\n1\na 0 0\n")
+    assert rig.run().is_certain(one)

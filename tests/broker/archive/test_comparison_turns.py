@@ -26,7 +26,8 @@ class Rig:
     def __init__(self) -> None:
         self.calls, self.queue, self.raised, self.skips, self.retired = [], [], [], [], []
         self.disk_takes = True
-        self.suspect = False
+        self.suspect = self.doubted = False
+        self.notes, self.timers = [], []
         self.state = None
         log = SimpleNamespace(
             log_end_offset=10,
@@ -46,11 +47,13 @@ class Rig:
         self.archives = {}
         self.archive = self.lead("first")
         checkpoints = SimpleNamespace(
-            is_suspect=lambda _: self.suspect,
+            is_suspect=lambda _: self.suspect or self.doubted,
+            is_certain=lambda _: self.suspect,
             state_of=lambda _: self.state,
-            suspect=lambda _: self.disk_takes,
+            suspect=self.note,
             suspect_all=lambda: True,
             clear=lambda _: self.calls.append("clear"),
+            write_cleared=lambda: self.calls.append("write"),
         )
         self.comparisons = Comparisons(
             ComparisonPorts(
@@ -68,7 +71,7 @@ class Rig:
                 renew=lambda _: self.lead("second"),
                 cluster_id="c",
                 now_ms=lambda: 0,
-                later=lambda seconds, call: None,
+                later=lambda seconds, call: self.timers.append(call),
             )
         )
 
@@ -88,6 +91,12 @@ class Rig:
             compare_later=note("later"),
         )
         return self.archives[self.unified]
+
+    def note(self, _, *, certain=True):
+        """A note of a doubt."""
+        if self.disk_takes:
+            self.notes.append("certain" if certain else "doubt")
+        return self.disk_takes
 
     def answer(self, report) -> None:
         """To the oldest command."""
@@ -256,3 +265,58 @@ def test_an_unclean_leader_is_compared_whatever_it_knew_of_its_archive(rig, led,
     rig.comparisons.begin(rig.archive, RemoteLogState(0, 5, 1), led)
     assert bool(rig.queue) is is_compared
     assert bool(rig.partition.held_back) is is_compared
+
+
+def test_a_mere_doubt_of_an_earlier_start_holds_nothing_and_fences_no_producer(rig):
+    """A kill may come while the two are compared: nothing went back in time for that."""
+    rig.doubted = True
+    rig.comparisons.begin(rig.archive, RemoteLogState(0, 5, 1), Led.OPENED)
+    assert len(rig.queue) == 1
+    assert (rig.partition.held_back, rig.retired) == (None, [])
+
+
+def test_a_doubt_is_written_down_as_what_it_is(rig):
+    """The next start has to know whether it is certain."""
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    assert rig.notes == ["doubt"]
+    rig.answer(DELETED)
+    rig.comparisons.compare(rig.archive, "another run", hold=True)
+    assert rig.notes == ["doubt", "certain"]
+
+
+def test_a_doubt_that_has_proved_right_is_written_down_before_the_proof_goes(rig):
+    """The claim under the raised epoch replaces it; a disk that is full for a while makes it wait."""
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    rig.disk_takes = False
+    rig.answer(OTHER)
+    assert (rig.notes, rig.raised, bool(rig.retired)) == (["doubt"], [], True)
+    rig.disk_takes = True
+    rig.timers.pop()()
+    assert rig.notes == ["doubt", "certain"]
+    assert [above for above, _ in rig.raised] == [7]
+
+
+def test_a_doubt_that_has_proved_right_is_dropped_with_its_comparison(rig):
+    """A partition that is led no longer has its epoch raised by its next leader."""
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    rig.disk_takes = False
+    rig.answer(OTHER)
+    rig.comparisons.forget(rig.unified)
+    rig.disk_takes = True
+    rig.timers.pop()()
+    assert (rig.notes, rig.raised, rig.timers) == (["doubt"], [], [])
+
+
+def test_settled_doubts_leave_the_disk_soon_and_together(rig):
+    """A kill in the minute until the next checkpoint would find them."""
+    for _ in range(2):
+        rig.comparisons.compare(rig.archive, "longer", hold=False)
+        rig.answer(DELETED)
+    (store,) = rig.timers
+    store()
+    assert rig.calls[-3:] == ["first compared", "clear", "write"]
+    rig.comparisons.compare(rig.archive, "longer", hold=False)
+    rig.answer(DELETED)
+    rig.archives.clear()  # the broker has stopped: another may use the directory
+    rig.timers.pop()()
+    assert rig.calls[-1] == "clear"

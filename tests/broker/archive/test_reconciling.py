@@ -301,3 +301,20 @@ def test_a_batch_that_decides_and_cannot_be_read_is_waited_for(rig, caplog):
     rig.run()
     rig.run()
     assert rig.finished == 1
+
+
+def test_a_log_goes_on_from_its_archive_once_the_disk_has_a_note_of_that(rig):
+    """A crash during the restart would leave nothing from which the next start knew what is lost."""
+    rig.write(1)
+    rig.archive(3)
+    noted = [False]
+    rig.begin(timeline=TimelinePorts(MadeClaims(), raise_epoch=print, compared=int, restarts=lambda: noted[0]))
+    rig.start()
+    rig.run()
+    assert (rig.log.log_end_offset, rig.restarted) == (5, 0)
+    assert "takes no note" in rig.reconciling.waits_for
+    noted[0] = True
+    rig.timers.pop()()
+    rig.run()
+    rig.run()
+    assert (rig.log.log_end_offset, rig.restarted) == (15, 1)
