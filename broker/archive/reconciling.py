@@ -259,6 +259,9 @@ class Reconciling:
             )
             log_.assign_leader_epoch(unified.partition.leader_epoch)
             log_.sync()
+        except Corrupt as error:  # before anything of the log has gone
+            self._wait(f"its restart state in {outcome.snapshot_key} is damaged: {error}; put a sound copy of it back")
+            return
         except OSError as error:
             unified.partition.directory.fail(error)
             return

@@ -318,3 +318,22 @@ def test_a_log_goes_on_from_its_archive_once_the_disk_has_a_note_of_that(rig):
     rig.run()
     rig.run()
     assert (rig.log.log_end_offset, rig.restarted) == (15, 1)
+
+
+def test_a_restart_state_that_is_damaged_is_waited_for(rig):
+    """The partition says why it is held back, nothing of the log has gone, and it goes on once the object is mended."""
+    rig.write(1)
+    rig.archive(3)
+    rig.begin()
+    rig.start()
+    rig.run()
+    rig.run(commands.RestartStateRead("key", (), b"no snapshot"))
+    assert (rig.log.log_end_offset, rig.restarted, rig.finished) == (5, 0, 0)
+    assert rig.partition.held_back
+    assert ".seg is damaged: producer snapshot version" in rig.reconciling.waits_for
+    rig.timers.pop()()
+    rig.run()
+    assert rig.reconciling.waits_for == ""
+    rig.run()
+    assert (rig.log.log_end_offset, rig.restarted, rig.finished) == (15, 1, 1)
+    assert rig.partition.held_back is None
