@@ -14,8 +14,8 @@ from stratalog.hot.cleaner.plan import CleanableSegment, CleaningPolicy, Section
 from stratalog.hot.cleaner.swap import SegmentSwap
 from stratalog.hot.config import LONG_MAX
 from stratalog.hot.log.aborted import find_aborted
+from stratalog.hot.log.ending_swaps import end_swap, finish_swap
 from stratalog.hot.log.parts import LogParts
-from stratalog.hot.log.pending_swap import end_swap, finish_swap
 from stratalog.hot.segments.scan import scan_headers
 from stratalog.hot.segments.segment import SWAP, Segment
 from stratalog.wire.batch import HEADER_BYTES, NO_TIMESTAMP

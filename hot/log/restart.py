@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stratalog.hot.log.ending_swaps import end_swap
 from stratalog.hot.log.parts import LogParts
-from stratalog.hot.log.pending_swap import end_swap
 from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.recovery.snapshots import SNAPSHOT
 from stratalog.hot.segments.segment import SUFFIXES, Segment

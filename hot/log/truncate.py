@@ -7,8 +7,8 @@ that takes no appends. It knows where it was to end, and `discard_unwritten` cut
 
 from __future__ import annotations
 
+from stratalog.hot.log.ending_swaps import end_swap
 from stratalog.hot.log.parts import LogParts
-from stratalog.hot.log.pending_swap import end_swap
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.restart import restart
 from stratalog.hot.recovery.missing import MISSING
