@@ -141,7 +141,7 @@ def test_a_corrupt_local_segment_is_never_archived(tiered, caplog, monkeypatch):
         path.write_bytes(flip(path.read_bytes(), 100))
         return found
 
-    monkeypatch.setattr("stratalog.broker.archive.partition_archive.upload_request", damaged)
+    monkeypatch.setattr("stratalog.broker.archive.upload_request.upload_request", damaged)
     with caplog.at_level(logging.ERROR):
         tiered.write("t", 20)
         tiered.node.wait_until(lambda: archive.state == "quarantined")
