@@ -250,6 +250,7 @@ class Housekeeping:
             waiting, writer.unkept = writer.unkept, {}
             kept = False
             try:
+                yield None  # also where there is nothing to write: those that wait may come again at once
                 kept = yield from self._services.directories.keeping_bounds(directory, self._partitions_in(directory))
             finally:
                 for owner in waiting:

@@ -321,6 +321,8 @@ class LogDirectory(Struct):
         """Write log starts, and below where offsets may be missing, of these logs, if they have changed. Raises `OSError`."""
         self._note_bounds(logs)
         self.store_bounds()
+        for log in logs.values():
+            log.gaps.kept(self.bounds[log.topic_partition].gaps_below)
 
     def _note_bounds(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Take the bounds over. A partition that is removed before they are stored is not written."""

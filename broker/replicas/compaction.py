@@ -295,8 +295,7 @@ class Compaction:
                 await self._retrying(unified, swap, swap.withdraw)
                 compaction.withdrawn()
             raise
-        await self._retrying(unified, swap, swap.retire)
-        compaction.finish_replace(swap)
+        await self._retrying(unified, swap, partial(compaction.retire, swap))
         unified.partition.directory.sync(unified.partition)
 
     async def _retrying(self, unified: UnifiedLog, swap: SegmentSwap, steps: Callable[[], Iterator[None]]) -> None:

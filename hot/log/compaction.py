@@ -6,7 +6,7 @@ same records from any offset on, less those that a later record supersedes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from stratalog.hot.cleaner.cleaner import CleanedSegment, CleanJob
@@ -54,9 +54,9 @@ class LogCompaction:
     def expect_gaps(self, end_offset: int) -> bool:
         """Allow gaps below ``end_offset``. True if that is new: the caller stores it before a gap exists."""
         gaps = self._parts.gaps
-        if gaps.below >= end_offset:
+        if gaps.kept_below >= end_offset:
             return False
-        gaps.below = self._parts.segments.active.base_offset  # the cleaner never comes further
+        gaps.below = max(gaps.below, self._parts.segments.active.base_offset)  # the cleaner never comes further
         return True
 
     def cleanable_segments(self) -> list[CleanableSegment]:
@@ -120,8 +120,8 @@ class LogCompaction:
     def begin_replace(self, cleaned: CleanedSegment) -> SegmentSwap | None:
         """Prepare the swap. None if the old segments have changed (retention, a log begun anew).
 
-        Then the owner carries out `SegmentSwap.stage`, `put_in`, `SegmentSwap.retire` and `finish_replace`, or after
-        `SegmentSwap.withdraw` calls `withdrawn`. Between two steps the log may end the swap itself: see `is_pending`.
+        Then the owner carries out `SegmentSwap.stage`, `put_in` and `retire`, or after `SegmentSwap.withdraw` calls
+        `withdrawn`. Between two steps the log may end the swap itself: see `is_pending`.
         Raises `OSError`.
         """
         end_swap(self._parts)
@@ -181,8 +181,12 @@ class LogCompaction:
         """The swap does not count any more, and has left no files."""
         self._parts.pending.swap = None
 
-    def finish_replace(self, swap: SegmentSwap) -> None:
-        """Give the new files their names, and the old ones up for removal. Raises `OSError`; then call it again."""
+    def retire(self, swap: SegmentSwap) -> Iterator[None]:
+        """Take the old files' names away, and give the new files theirs. Raises `OSError`; then call it again.
+
+        It yields as `SegmentSwap.retire`.
+        """
+        yield from swap.retire()
         finish_swap(self._parts, swap)
 
 

@@ -29,8 +29,8 @@ class LogGaps:
 
     @property
     def is_kept(self) -> bool:
-        """Whether a crash leaves the gaps that are allowed here."""
-        return self.below <= self.kept_below
+        """Whether a crash leaves the gaps that are here; a log that never had one has no row of them."""
+        return not self.cleaned or self.below <= self.kept_below
 
     def expect(self, offset: int) -> None:
         """Allow gaps below ``offset``; the caller has that stored before there is one."""

@@ -158,6 +158,27 @@ def test_a_log_start_that_is_waited_for_is_written_down_at_once(start_node):
     assert "t 0 1" in Path(node.directory, "data", "log-start-offset-checkpoint").read_text()
 
 
+def test_those_that_wait_for_bounds_again_and_again_leave_others_their_turns(start_node):
+    """A log that is never satisfied holds up no broker."""
+    node = start_node()
+    node.create("t")
+    partition = node.partition("t").partition
+    heard = []
+
+    def begin():
+        partition.on_flushed = lambda: (heard.append(1), partition.directory.await_bounds(partition))
+        partition.directory.await_bounds(partition)
+
+    node.run(begin)
+    node.wait_until(lambda: len(heard) > 3)
+
+    def end():
+        del partition.on_flushed
+
+    node.run(end)
+    node.produce("t", b"a")
+
+
 def test_a_log_start_that_finds_no_room_is_written_down_later(start_node, watched_files):
     """It is not told before."""
     node = start_node(files=watched_files)

@@ -180,7 +180,7 @@ def clean(directory: LogDirectory, log: Log, now_ms: int, rng: random.Random, *,
         assert log.compaction.put_in(swap)
         if not careless:
             carry_out(swap, swap.retire())
-        log.compaction.finish_replace(swap)
+        list(log.compaction.retire(swap))
     note_cleaner_offset(directory, PARTITION, built.end_offset)()
 
 

@@ -270,7 +270,7 @@ class Compactor:
         carry_out(swap, swap.stage())
         assert log.compaction.put_in(swap)
         carry_out(swap, swap.retire())
-        log.compaction.finish_replace(swap)
+        list(log.compaction.retire(swap))
 
     def clean(self, log: Log, *, now_ms: int, between: Callable[[], object] = bool, **limits) -> list[CleanedSegment]:
         """All of it; ``between`` is called before and after each swap."""

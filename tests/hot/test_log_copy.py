@@ -231,5 +231,5 @@ def test_a_log_does_not_move_in_the_middle_of_a_cleaners_swap(bench, compactor):
     assert log.compaction.put_in(swap)
     assert "compacted" in log.moving.why_not()
     list(swap.retire())
-    log.compaction.finish_replace(swap)
+    list(log.compaction.retire(swap))
     assert log.moving.why_not() is None

@@ -34,6 +34,25 @@ def test_a_swap_that_meets_a_full_disk_is_finished_or_withdrawn(broker, monkeypa
 
 
 @pytest.mark.story
+def test_a_swap_whose_files_get_their_names_late_is_finished(broker, monkeypatch):  # noqa: F811
+    """The disk refused the last step once: retention, moves and the next cleaning wait for no restart."""
+    fill(broker, "t")
+    settle, calls = SegmentSwap.settle, []
+
+    def refuse(self):
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, "no space left on the device")
+        settle(self)
+
+    monkeypatch.setattr(SegmentSwap, "settle", refuse)
+    clean(broker)
+    log = broker.partition("t").log
+    assert (names(broker, "t", ".swap"), broker.run(log.moving.why_not)) == ([], None)
+    assert broker.run(lambda: log.delete_local_before(log.active_base_offset))
+
+
+@pytest.mark.story
 def test_a_cut_in_the_middle_of_a_swap_takes_no_record_that_comes_after_it(broker, monkeypatch):  # noqa: F811
     """A follower cuts its log where its new leader's history parts, while a thread syncs the third step of a swap."""
     fill(broker, "t")

@@ -39,7 +39,7 @@ def test_each_step_of_a_swap_leaves_its_names(bench, log, swap, carry_out_steps)
     carry_out_steps(swap, swap.retire())
     logs = [name for name in names(bench, ".deleted") if ".log" in name]
     assert [re.sub(r"\d+\.deleted", "N.deleted", name) for name in logs] == [".log.N.deleted", "10.log.N.deleted"]
-    log.compaction.finish_replace(swap)
+    list(log.compaction.retire(swap))
     assert names(bench, ".log") == [".log", "20.log"]
     assert names(bench, ".swap") == names(bench, ".cleaned") == []
 

@@ -67,7 +67,7 @@ def test_readers_have_the_old_segments_or_the_new_one(bench, log, compactor, car
     assert offsets(bench, log) == [29]
     carry_out_steps(swap, swap.retire())
     assert offsets(bench, log) == [29]
-    log.compaction.finish_replace(swap)
+    list(log.compaction.retire(swap))
     assert offsets(bench, log) == [29]
     assert [part.file.path.endswith(".log") for part in log.read(0, max_bytes=1, max_offset=30).parts] == [True]
     assert bench.content(before) == content

@@ -40,6 +40,16 @@ def test_a_gap_is_kept_once_the_directory_has_it():
     assert not gaps.is_kept
 
 
+def test_a_log_that_never_had_a_gap_waits_for_no_row():
+    """Its cleaner had allowed gaps and left none; the topic is compacted no longer, and its row says nothing of gaps."""
+    gaps = LogGaps(30)
+    gaps.kept(None)
+    assert gaps.is_kept
+    assert gaps.first_unkept(memoryview(batch(20)), 5) == (0, 20)
+    gaps.expect(20)
+    assert not gaps.is_kept
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.booleans()), max_size=6),
     st.integers(0, 30),
@@ -89,3 +99,14 @@ def test_a_gap_that_a_leader_sent_is_no_damage_after_a_restart(tmp_path, files, 
     again = LogDirectory.load(root, files).open_log(NAME, b"i" * 16, LogConfig(), now_ms=1, leader_epoch_max=1)
     found = again.recovery.damaged_offset, again.missing_ranges(), again.log_end_offset
     assert found == (None, [], end)
+
+
+def test_the_cleaner_has_gaps_stored_that_a_follower_has_just_allowed(bench):
+    """They are in memory only: the role of the follower ended before its directory had them."""
+    log = bench.open(COMPACTED)
+    bench.fill(log, 3)
+    log.gaps.expect(40)
+    assert log.compaction.expect_gaps(20)
+    assert log.gaps.below == 40
+    log.gaps.kept(40)
+    assert not log.compaction.expect_gaps(20)

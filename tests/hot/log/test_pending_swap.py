@@ -35,8 +35,7 @@ class Swap:
         compaction = self.log.compaction
         if compaction.is_pending(self.swap):
             if self.swap.is_in:
-                self.carry_out(self.swap.retire())
-                compaction.finish_replace(self.swap)
+                self.carry_out(compaction.retire(self.swap))
             else:
                 self.carry_out(self.swap.withdraw())
                 compaction.withdrawn()
