@@ -81,14 +81,14 @@ class ReplicaReader:
         """
         partition, offset = unified.partition, wanted.fetch_offset
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        leader, log = partition.led(), partition.log
+        leader, log_ = partition.led(), partition.log
         if not leader.state.is_follower(self._broker_id):
             why = f"broker {self._broker_id} is not among the replicas {leader.state.replicas} of {partition.topic_partition}"
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, why)
         if wanted.last_fetched_epoch >= 0:
             answer.diverging_epoch = divergence(unified, wanted)
         if answer.diverging_epoch is None:
-            self._check_range(log, offset)
+            self._check_range(log_, offset)
             if self.counts:
                 leader.follower_fetched(
                     self._broker_id,
@@ -98,9 +98,9 @@ class ReplicaReader:
                 )
         answer.high_watermark = partition.high_watermark
         answer.last_stable_offset = partition.last_stable_offset
-        answer.log_start_offset = log.log_start_offset
+        answer.log_start_offset = log_.log_start_offset
         answer.aborted_transactions = None
-        if answer.diverging_epoch is not None or offset >= log.written_offset:
+        if answer.diverging_epoch is not None or offset >= log_.written_offset:
             return 0
         return self._fill(answer, unified, offset, max_bytes, min_one_batch=min_one_batch)
 
@@ -108,7 +108,7 @@ class ReplicaReader:
         self, answer: PartitionData, unified: UnifiedLog, offset: int, max_bytes: int, *, min_one_batch: bool
     ) -> int:
         """Add the records that the throttle allows; how many bytes."""
-        log, is_throttled = unified.partition.log, self._is_throttled(unified.partition)
+        log_, is_throttled = unified.partition.log, self._is_throttled(unified.partition)
         if is_throttled:
             allowed_bytes = self._throttle.allowed_bytes(self._now_ms()) - self._throttled_bytes
             if allowed_bytes <= 0:
@@ -117,7 +117,7 @@ class ReplicaReader:
             # The throttled partitions that may move get on by a batch, also where others fill the answer.
             min_one_batch = min_one_batch or (max_bytes > 0 and not self._throttled_bytes)
             max_bytes = min(max_bytes, ceil(min(allowed_bytes, max_bytes)))
-        read = log.read(offset, max_bytes=max_bytes, max_offset=log.written_offset, min_one_batch=min_one_batch)
+        read = log_.read(offset, max_bytes=max_bytes, max_offset=log_.written_offset, min_one_batch=min_one_batch)
         if is_throttled:
             self._throttled_bytes += read.size_bytes
         if read.size_bytes:
@@ -163,13 +163,15 @@ class ReplicaReader:
         if size_bytes:
             throttle.record(size_bytes, self._now_ms())
 
-    def _check_range(self, log: Log, offset: int) -> None:
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            why = f"offset {offset} of {log.topic_partition} is outside [{log.log_start_offset}, {log.log_end_offset}]"
+    def _check_range(self, log_: Log, offset: int) -> None:
+        if not log_.log_start_offset <= offset <= log_.log_end_offset:
+            why = (
+                f"offset {offset} of {log_.topic_partition} is outside [{log_.log_start_offset}, {log_.log_end_offset}]"
+            )
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
-        if offset < log.local_log_start_offset:
+        if offset < log_.local_log_start_offset:
             knows = self._version >= _TIERED_SINCE
-            why = f"offset {offset} of {log.topic_partition} is in the archive; the disk begins at {log.local_log_start_offset}"
+            why = f"offset {offset} of {log_.topic_partition} is in the archive; the disk begins at {log_.local_log_start_offset}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE if knows else ErrorCode.OFFSET_OUT_OF_RANGE, why)
 
 

@@ -32,6 +32,8 @@ STRANGERS: Final = (
     "stratalog.broker.coordinators.log_loader",
     "stratalog.broker.coordinators.marker_writer",
     "stratalog.broker.coordinators.pattern_library",
+    "stratalog.broker.coordinators.remote_enlistment",
+    "stratalog.broker.coordinators.remote_markers",
     "stratalog.broker.coordinators.shard_driver",
     "stratalog.broker.coordinators.transactions",
     "stratalog.broker.requests.dispatch",

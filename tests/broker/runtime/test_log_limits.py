@@ -113,7 +113,6 @@ def test_loggers_of_the_brokers_own_work_are_not_limited(limits, caplog):
     assert len(caplog.records) == 100
 
 
-@pytest.mark.story
 def test_every_module_that_requests_go_through_is_limited():
     """A new one that logs is found here; the names in the list exist."""
     rooms = ("api", "shortcuts", "coordinators", "http", "network", "requests", "fetches")
