@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stratalog.broker.replicas.partition_table import PartitionTable
-from stratalog.broker.replication.replication import Replication
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.fresh_figures import LOOKS_A_STEP, FreshFigures
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import TopicImage
 from stratalog.wire.topic import TopicPartition
+
+if TYPE_CHECKING:  # a broker by itself copies nothing, and does not load it
+    from stratalog.broker.replication.replication import Replication
 
 __all__ = ["add_replica_figures"]
 
