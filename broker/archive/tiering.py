@@ -111,7 +111,7 @@ class Tiering:
         self._views = RemoteViews()
         self._comparisons = self._new_comparisons(transactions)
         self.projections = Projections(self.submit, directories.cluster_id, incarnation, topic_written)
-        self._moved: list[UnifiedLog] = []
+        self._moved: dict[UnifiedLog, None] = {}
         self._requests: Counter[str] = Counter()
         self._border_reads = self._refused_claims = 0
         self._merging = Merging(
@@ -297,6 +297,7 @@ class Tiering:
             self._merging.forget(remote)
             self._border_reads += remote.border_reads
         self._comparisons.forget(unified)
+        self._moved.pop(unified, None)  # of a deleted topic, perhaps, which may be made again in the same place
         unified.remote = None
 
     def tick(self) -> None:
@@ -333,7 +334,7 @@ class Tiering:
         if unified.log.advance_log_start(start):
             log.info("%s: retention moved the log start to offset %d", unified.topic_partition, start)
             archive.log_start.retained_to = start
-            self._moved.append(unified)
+            self._moved[unified] = None
         archive.evict()
         if archive.state == "held" and unified.log.config.remote_storage_enable:
             storage_class = unified.log.config.storage_class
@@ -344,13 +345,12 @@ class Tiering:
 
         In this order, and before any manifest hears of it: a log start never goes back over a restart.
         """
-        moved, self._moved = self._moved, []
+        moved, self._moved = self._moved, {}
         for directory in self._directories.online:
             mine = [unified for unified in moved if unified.partition.directory is directory.writer]
-            if not mine:
-                continue
             try:
-                directory.files.write_checkpoints({unified.topic_partition: unified.log for unified in mine})
+                if mine:
+                    directory.files.write_checkpoints({unified.topic_partition: unified.log for unified in mine})
                 for unified in mine:
                     unified.log.delete_local_before(unified.log.log_start_offset)
             except OSError as error:

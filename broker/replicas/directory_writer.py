@@ -24,6 +24,7 @@ from stratalog.broker.runtime.tick import Tick
 from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.storage.kernel_sync import KernelSync
+from stratalog.hot.storage.removed_log import RemovedLog
 from stratalog.hot.storage.shortages import DISK_FULL, NO_DESCRIPTOR, SHORTAGES
 
 __all__ = ["DirectoryWriter", "nothing_gives_way"]
@@ -384,8 +385,8 @@ class DirectoryWriter:
         return bool(self._postponed)
 
     def fail(self, error: OSError) -> None:
-        """Take the directory offline, once."""
-        if self.offline is not None:
+        """Take the directory offline, once; not for a log that was removed while others worked on it."""
+        if self.offline is not None or isinstance(error, RemovedLog):
             return
         self.offline = error
         log.error(

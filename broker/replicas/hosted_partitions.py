@@ -410,7 +410,7 @@ class HostedPartitions:
         self.placing.gone(unified)
         self.table.remove(unified)
         unified.partition.close()
-        unified.log.abandon()
+        unified.log.abandon(is_removed=True)
         directory = services.directories.of(unified.partition.directory)
         self.logs.counts[directory.path] -= 1
         try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from stratalog.hot.log.parts import LogParts
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.recovery.snapshots import stray_snapshots
 from stratalog.hot.recovery.summary_check import take_summary
 from stratalog.hot.segments.log_summary import LogSummary
+from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.hot.storage.removed_log import NoFiles, RemovedLog
 
 __all__ = ["abandon", "begin_close", "summarise"]
 
@@ -52,8 +56,21 @@ def summarise(parts: LogParts) -> LogSummary | None:
     )
 
 
-def abandon(parts: LogParts) -> None:
-    """Close every file without writing, for a failed disk or a log about to be removed."""
+def abandon(parts: LogParts, *, is_removed: bool = False) -> None:
+    """Close every file without writing, for a failed disk or a log about to be removed.
+
+    ``is_removed``: whatever comes to its files from now on raises `RemovedLog`. Work that has paused may go on with the
+    log, and a topic that was made again has other files of the same names.
+    """
+    why = f"the log of {parts.place.topic_partition} is closed"
     for segment in parts.segments:
         parts.place.cache.drop(segment)
-    parts.tail.failed = OSError(f"the log of {parts.place.topic_partition} is closed")
+    parts.tail.failed = OSError(why)
+    if is_removed:
+        why = f"the log of {parts.place.topic_partition} in {parts.place.directory} was removed"
+        nothing = cast("Filesystem", NoFiles(why))
+        parts.tail.failed, parts.tail.failed_for_good = RemovedLog(why), True
+        parts.place.files = nothing
+        for segment in parts.segments:
+            segment.files = nothing
+        parts.pending.swap = None

@@ -415,6 +415,6 @@ class Log:
         """The summary by which the next start opens no file, between `begin_close`'s sync and `abandon`; or None."""
         return summarise(self._parts)
 
-    def abandon(self) -> None:
-        """Let go of every file without writing: the disk failed, or the log is about to be removed."""
-        abandon(self._parts)
+    def abandon(self, *, is_removed: bool = False) -> None:
+        """Let go of every file without writing; one that ``is_removed`` has none from now on, as `hot.log.close.abandon`."""
+        abandon(self._parts, is_removed=is_removed)

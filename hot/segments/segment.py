@@ -70,7 +70,6 @@ class Segment:
     __slots__ = (
         "_cache",
         "_file",
-        "_files",
         "_indexes",
         "_lent",
         "_max_timestamp",
@@ -78,6 +77,7 @@ class Segment:
         "base_offset",
         "config",
         "directory",
+        "files",
         "first_append_ms",
         "frozen",
         "known_aborted",
@@ -104,7 +104,7 @@ class Segment:
         frozen: bool = False,
         first_append_ms: int = -1,
     ) -> None:
-        self._files = files
+        self.files = files
         self.directory = directory
         self._cache = cache
         self._file: File | None = None
@@ -151,8 +151,8 @@ class Segment:
 
     def _open(self) -> File:
         if self.frozen:
-            return open_whole(self._files, self.path(), self.written_bytes)
-        return self._files.open_append(self.path())
+            return open_whole(self.files, self.path(), self.written_bytes)
+        return self.files.open_append(self.path())
 
     @property
     def indexes(self) -> SegmentIndexes:
@@ -188,8 +188,8 @@ class Segment:
     def _join(self, tail: TailIndexes) -> SegmentIndexes:
         """All entries, those before the tail from the files or, if they are not what they were, from the log."""
         try:
-            offset_data = self._files.read_bytes(self.path(".index"))
-            earlier = tail.known_from_bytes(offset_data, self._files.read_bytes(self.path(".timeindex")))
+            offset_data = self.files.read_bytes(self.path(".index"))
+            earlier = tail.known_from_bytes(offset_data, self.files.read_bytes(self.path(".timeindex")))
         except (Corrupt, FileNotFoundError):
             earlier = self._derive_indexes(tail.begin_position)
         return tail.joined_to(earlier)
@@ -227,8 +227,8 @@ class Segment:
 
     def _load_indexes(self) -> SegmentIndexes:
         try:
-            offsets = OffsetIndex.from_bytes(self.base_offset, self._files.read_bytes(self.path(".index")))
-            times = TimeIndex.from_bytes(self.base_offset, self._files.read_bytes(self.path(".timeindex")))
+            offsets = OffsetIndex.from_bytes(self.base_offset, self.files.read_bytes(self.path(".index")))
+            times = TimeIndex.from_bytes(self.base_offset, self.files.read_bytes(self.path(".timeindex")))
             filled = self.size_bytes if self.frozen else 0
             check_ranges(offsets, times, self.next_offset - self.base_offset, self.size_bytes, filled, self.path(""))
         except (Corrupt, FileNotFoundError):
@@ -270,7 +270,7 @@ class Segment:
             indexes.close()
         stored = []
         for index, suffix in ((indexes.offsets, ".index"), (indexes.times, ".timeindex")):
-            file = self._files.open_append(self.path(suffix))
+            file = self.files.open_append(self.path(suffix))
             if index.stored_count == 0:
                 file.truncate(0)
             if len(index) > index.stored_count:
@@ -286,9 +286,9 @@ class Segment:
         first = self._stored_transactions
         self._stored_transactions = len(transactions)
         if not transactions:
-            self._files.unlink(self.path(".txnindex"))
+            self.files.unlink(self.path(".txnindex"))
             return []
-        file = self._files.open_append(self.path(".txnindex"))
+        file = self.files.open_append(self.path(".txnindex"))
         if first <= 0:
             file.truncate(0)
         append_all(file, [aborted_to_bytes(transactions[max(first, 0) :])])
@@ -307,7 +307,7 @@ class Segment:
         """The aborted transactions whose markers stand here. Raises `Corrupt`, `OSError`."""
         if self.known_aborted is None:
             try:
-                self.known_aborted = aborted_from_bytes(self._files.read_bytes(self.path(".txnindex")))
+                self.known_aborted = aborted_from_bytes(self.files.read_bytes(self.path(".txnindex")))
             except FileNotFoundError:
                 self.known_aborted = []
             self._stored_transactions = len(self.known_aborted)
@@ -411,7 +411,7 @@ class Segment:
 
     def _read_max_timestamp(self) -> TimeEntry:
         """The last entry of a frozen segment's time index, without loading the rest."""
-        last = last_time_entry(self._files, self.path(".timeindex"), self.base_offset)
+        last = last_time_entry(self.files, self.path(".timeindex"), self.base_offset)
         return self.indexes.max_timestamp if last is None else last
 
     def info(self, *, active: bool) -> SegmentInfo:

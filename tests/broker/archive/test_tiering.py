@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.broker.archive import tiering as tiering_module
 from stratalog.broker.replicas.led import Led
 from stratalog.client.admin import alter_topic_configs, delete_topics
 from stratalog.hot.directory import LogDirectory
@@ -318,3 +319,29 @@ def test_a_disk_that_fills_during_a_stop_does_not_end_it_early(start_node, tmp_p
     node.stop()
     full = [record.getMessage() for record in caplog.records if "is full" in record.getMessage()]
     assert len(full) == 2
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_topic_that_is_deleted_in_a_round_of_retention_has_no_part_in_its_end(start_node, monkeypatch, again):
+    """A round pauses. The files of the old log are gone by its end, or those of a topic that was made again lie there."""
+    broker = start_node(log_flush_offset_checkpoint_interval_ms="100")
+    settings = TIERED | {"internal_segment_bytes": 1 << 20}
+    broker.create("t", **settings)
+    unified, tiering = broker.partition("t"), broker.node.tiering
+    for number in range(6):
+        broker.produce("t", b"old %d" % number)
+        broker.run(unified.log.roll)
+    broker.wait_until(lambda: unified.remote.end_offset == 6 and unified.remote.facts is not None)
+    monkeypatch.setattr(tiering_module, "planned_log_start", lambda *_: 4)
+    broker.run(tiering.retain, unified, 0)
+    assert unified.log.log_start_offset == 4
+    delete_topics(broker.client(), ["t"])
+    broker.wait_until(lambda: "t" not in broker.node.image.topics.by_name)
+    if again:
+        broker.create("t", **settings)
+        assert [broker.produce("t", b"new %d" % number)[0] for number in range(3)] == [0, 1, 2]
+    broker.run(tiering.retained)
+    assert unified.partition.directory.offline is None
+    starts = broker.node.directories.of(unified.partition.directory).files.log_start_offsets
+    assert starts.get(TopicPartition("t", 0), 0) == 0
+    assert not again or broker.values("t") == [b"new 0", b"new 1", b"new 2"]
