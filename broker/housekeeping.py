@@ -15,7 +15,7 @@ from stratalog.broker.archive.group_copies import LOOK_SECONDS, GroupCopies
 from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
-from stratalog.broker.replicas.directories import Directories, Directory, Kept
+from stratalog.broker.replicas.directories import Directories, Directory
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.partition import Partition
@@ -234,7 +234,7 @@ class Housekeeping:
 
     def _checkpoint(self) -> Steps[None]:
         self._services.directories.hold_ballast()
-        yield from self._services.directories.checkpoint_all_steps(self._all_partitions())
+        yield from self._services.directories.checkpoint_all_steps(self._services.hosted.table.partitions)
         self._services.tiering.checkpoint()
 
     def _keep_bounds(self, directory: Directory) -> None:
@@ -251,7 +251,8 @@ class Housekeeping:
             kept = False
             try:
                 yield None  # also where there is nothing to write: those that wait may come again at once
-                kept = yield from self._services.directories.keeping_bounds(directory, self._partitions_in(directory))
+                hosted = self._services.hosted.table.partitions
+                kept = yield from self._services.directories.keeping_bounds(directory, hosted)
             finally:
                 for owner in waiting:
                     if kept:
@@ -259,19 +260,12 @@ class Housekeeping:
                     else:
                         writer.await_bounds(owner)
 
-    def _partitions_in(self, directory: Directory) -> list[Kept]:
-        return [one for one in self._all_partitions() if one.directory is directory.writer]
-
-    def _all_partitions(self) -> Iterator[Kept]:
-        for unified in self._services.hosted.table:
-            yield unified.partition
-
     def _remove_doomed(self) -> Steps[None]:
         directories = self._services.directories
         for directory in directories.online:
             if directory.files.doomed and directory.files.stale:
                 # Their directories say that they were removed until the checkpoints do.
-                yield from directories.checkpoint_steps(directory, self._partitions_in(directory))
+                yield from directories.checkpoint_steps(directory, self._services.hosted.table.partitions)
             for removal in directory.files.take_doomed():
                 put_back = partial(directory.files.doomed.append, removal.path)
                 self._services.removals.submit(removal, directory.writer, put_back)

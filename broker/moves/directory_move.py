@@ -256,10 +256,7 @@ class DirectoryMove:
                 return False
             self.target.arriving[self.unified.topic_partition] = self.unified.partition
             carry_rows(source, target, self._log)
-            partitions = [
-                one.partition for one in self._services.hosted.table if one.partition.directory is self.target.writer
-            ]
-            steps = self._services.directories.checkpoint_steps(self.target, partitions)
+            steps = self._services.directories.checkpoint_steps(self.target, self._services.hosted.table.partitions)
             self._rows_written = await self._services.slices.run(steps)
             self._check()
             return False

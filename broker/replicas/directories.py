@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from itertools import chain
 from operator import ne
 from typing import Protocol
 
@@ -26,6 +27,7 @@ from stratalog.broker.replicas.directory_loading import (
 )
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.runtime.ballast import NOTHING_SPARE, Ballast, Spare
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.checkpoint_steps import bounds_steps, high_watermark_steps, recovery_point_steps
@@ -48,7 +50,6 @@ from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 __all__ = ["Directories", "Directory", "Kept"]
 
 _UUID_BYTES = 16
-_ROWS_PER_PAUSE = 500
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,13 @@ class Kept(Protocol):
     @property
     def directory(self) -> DirectoryWriter:
         """Writes and syncs the log."""
+
+
+Hosted = Callable[[], Iterable[Kept]]
+"""The partitions of this broker in all directories, found anew for each draft of a checkpoint.
+
+A topic may be deleted between two drafts: a row of its log would be that of the next log of its name, also after a kill.
+"""
 
 
 class Directory(Struct):
@@ -292,44 +300,29 @@ class Directories:
 
         A directory whose disk fails goes offline, one whose disk is full is tried again next time.
         """
-        written = [self.checkpoint_one(directory, mine) for directory, mine in self._grouped(partitions)]
+        every = list(partitions)
+        written = [to_the_end(self.checkpoint_steps(directory, lambda: every)) for directory in self.all]
         return all(written)
 
-    def checkpoint_all_steps(self, partitions: Iterable[Kept]) -> Generator[None, None, None]:
+    def checkpoint_all_steps(self, hosted: Hosted) -> Generator[None, None, None]:
         """The same in steps."""
-        grouped: dict[str, list[Kept]] = {directory.path: [] for directory in self.all}
-        for count, partition in enumerate(partitions, 1):
-            grouped[partition.directory.path].append(partition)
-            if count % _ROWS_PER_PAUSE == 0:
-                yield
         for directory in self.all:
-            yield from self.checkpoint_steps(directory, grouped[directory.path])
+            yield from self.checkpoint_steps(directory, hosted)
             yield
 
-    def checkpoint_one(self, directory: Directory, partitions: Sequence[Kept]) -> bool:
-        """The same for one directory and all partitions in it."""
-        steps = self.checkpoint_steps(directory, partitions)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return bool(end.value)
-
-    def checkpoint_steps(self, directory: Directory, partitions: Sequence[Kept]) -> Generator[None, None, bool]:
-        """The same in steps, some hundred rows each."""
+    def checkpoint_steps(self, directory: Directory, hosted: Hosted) -> Generator[None, None, bool]:
+        """The same for one directory and all partitions in it, in steps of some hundred rows each."""
         if directory.writer.offline is not None:
-            return not partitions
-        if self.metadata is not None and self.metadata.directory is directory.writer:
-            partitions = [*partitions, self.metadata]
+            return next(self._kept(directory, hosted), None) is None
         try:
             files, ballast = directory.files, directory.ballast
             stale = dict(files.stale)
-            logs = partial(_logs, partitions)
+            logs = partial(self._logs, directory, hosted)
             ballast.lend((yield from recovery_point_steps(files, logs)))
             yield
             ballast.lend((yield from bounds_steps(files, logs)))
             yield
-            rows = partial(_high_watermarks, [*partitions, *directory.arriving.values()])
+            rows = partial(self._high_watermarks, directory, hosted)
             ballast.lend((yield from high_watermark_steps(files, rows)))
             for store in row_stores(files, stale):
                 yield
@@ -339,14 +332,27 @@ class Directories:
             return False
         return True
 
-    def keeping_bounds(self, directory: Directory, partitions: Sequence[Kept]) -> Generator[None, None, bool]:
+    def keeping_bounds(self, directory: Directory, hosted: Hosted) -> Generator[None, None, bool]:
         """Write down the bounds of all logs in a directory, in steps; False if the disk does not take them."""
         try:
-            directory.ballast.lend((yield from bounds_steps(directory.files, partial(_logs, partitions))))
+            directory.ballast.lend((yield from bounds_steps(directory.files, partial(self._logs, directory, hosted))))
         except OSError as error:
             directory.writer.report(error)
             return False
         return True
+
+    def _kept(self, directory: Directory, hosted: Hosted) -> Iterator[Kept]:
+        """The logs in a directory at this moment."""
+        if self.metadata is not None and self.metadata.directory is directory.writer:
+            yield self.metadata
+        yield from (one for one in hosted() if one.directory is directory.writer)
+
+    def _logs(self, directory: Directory, hosted: Hosted) -> Iterator[Log]:
+        return (one.log for one in self._kept(directory, hosted))
+
+    def _high_watermarks(self, directory: Directory, hosted: Hosted) -> Iterator[tuple[TopicPartition, int]]:
+        every = chain(list(directory.arriving.values()), self._kept(directory, hosted))
+        return ((one.topic_partition, one.high_watermark) for one in every)
 
     def hold_ballast(self) -> None:
         """Restore the ballast files as far as the disks have room."""
@@ -401,14 +407,6 @@ class Directories:
         for partition in partitions:
             grouped[partition.directory.path].append(partition)
         return [(directory, grouped[directory.path]) for directory in self.all]
-
-
-def _logs(partitions: Iterable[Kept]) -> Iterator[Log]:
-    return (one.log for one in partitions)
-
-
-def _high_watermarks(partitions: Iterable[Kept]) -> Iterator[tuple[TopicPartition, int]]:
-    return ((one.topic_partition, one.high_watermark) for one in partitions)
 
 
 def _is_damaged(found: Uuid | None, topic_id: Uuid) -> bool:

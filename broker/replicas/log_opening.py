@@ -109,9 +109,7 @@ class LogOpening:
         """
         for directory in self._directories.online if self._started else ():
             if name in directory.files.stale:
-                hosted = (unified.partition for unified in self._table)
-                mine = [one for one in hosted if one.directory is directory.writer]
-                yield from self._directories.checkpoint_steps(directory, mine)
+                yield from self._directories.checkpoint_steps(directory, self._table.partitions)
 
     def moved(self, source: Directory, target: Directory) -> None:
         """A log has moved from one directory to another."""

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from stratalog.broker.replicas.due_partitions import DuePartitions
+from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.refused_batches import RefusedBatches
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
@@ -199,6 +200,10 @@ class PartitionTable:
     def name_of(self, topic_id: Uuid) -> str | None:
         """The topic with this id."""
         return self._names.get(topic_id)
+
+    def partitions(self) -> Iterator[Partition]:
+        """The hosted partitions of this moment, without their archives."""
+        return (unified.partition for unified in self)
 
     def __iter__(self) -> Iterator[UnifiedLog]:
         return iter(list(self._by_name.values()))

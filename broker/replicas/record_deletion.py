@@ -53,8 +53,7 @@ def _checkpoint(
     directories: Directories, table: PartitionTable, writer: DirectoryWriter
 ) -> Generator[None, None, bool]:
     """Write down the log starts of a directory, all that it has; False if the disk does not take them."""
-    mine = [unified.partition for unified in table if unified.partition.directory is writer]
-    return (yield from directories.checkpoint_steps(directories.of(writer), mine))
+    return (yield from directories.checkpoint_steps(directories.of(writer), table.partitions))
 
 
 def _move_start(unified: UnifiedLog, offset: int) -> KafkaError | None:

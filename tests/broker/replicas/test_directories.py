@@ -52,7 +52,9 @@ class Bench:
         """A stand-in for a led partition on a real log."""
         log = directory.files.open_log(name, topic_id, LogConfig(), now_ms=0)
         log.sync()
-        return SimpleNamespace(log=log, directory=directory, topic_partition=name, high_watermark=log.log_end_offset)
+        return SimpleNamespace(
+            log=log, directory=directory.writer, topic_partition=name, high_watermark=log.log_end_offset
+        )
 
 
 @pytest.fixture

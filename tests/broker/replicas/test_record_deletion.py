@@ -16,8 +16,8 @@ class Disk:
         self.takes = takes
         self.done: list[str] = []
 
-    def checkpoint_steps(self, _directory, partitions):
-        self.done.append(f"wrote {len(partitions)}")
+    def checkpoint_steps(self, _directory, hosted):
+        self.done.append(f"wrote {len(hosted())}")
         yield
         return self.takes
 
@@ -49,7 +49,7 @@ def hosted(disk: Disk, name: str, *, deletes: bool = True, error: OSError | None
 
 def outcomes(disk: Disk, table, wanted):
     """Log starts, and codes of errors."""
-    found = to_the_end(delete_records(disk, table, wanted))
+    found = to_the_end(delete_records(disk, SimpleNamespace(partitions=lambda: table), wanted))
     return [one.code if isinstance(one, KafkaError) else one for one in found]
 
 
@@ -92,7 +92,7 @@ def test_a_log_that_changes_its_directory_meanwhile_has_its_start_written_down()
     """It moved with its start in the checkpoints of the other directory; that of before is written all the same."""
     before, after = Disk(), Disk()
     one = hosted(before, "one")
-    steps = delete_records(before, [one], [(one, 3)])
+    steps = delete_records(before, SimpleNamespace(partitions=lambda: [one]), [(one, 3)])
     next(steps)
     next(steps)
     one.partition.directory = after

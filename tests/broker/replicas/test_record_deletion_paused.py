@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from stratalog.broker.replicas.record_deletion import delete_records
 from stratalog.client.admin import delete_topics
 
@@ -41,11 +43,12 @@ def test_a_topic_that_is_deleted_in_any_pause_takes_no_directory_offline(broker)
     assert paused_after > 2
 
 
-def test_a_topic_that_is_made_again_in_a_pause_keeps_its_records(broker):
-    """Its segments have the names of those that were to go."""
+@pytest.mark.parametrize("paused_after", [1, 2, 3])
+def test_a_topic_that_is_made_again_in_a_pause_keeps_its_records(broker, paused_after):
+    """Its segments have the names of those that were to go, and its rows in checkpoints those of the log before."""
     unified = filled(broker)
     steps = delete_records(broker.node.directories, broker.node.hosted.table, [(unified, 4)])
-    assert advanced(broker, steps, 1)
+    assert advanced(broker, steps, paused_after)
     delete_topics(broker.client(), ["t"])
     broker.wait_until(lambda: "t" not in broker.node.image.topics.by_name)
     broker.create("t")
