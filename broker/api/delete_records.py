@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.replicas.leader import Leader
-from stratalog.broker.replicas.record_deletion import copies_begin_at, delete_records
+from stratalog.broker.replicas.record_deletion import Deleted, copies_begin_at, delete_records
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.runtime.slices import Steps
@@ -69,17 +69,19 @@ def _delete(context: Context, request: DeleteRecordsRequest) -> Steps[tuple[Outc
             found.append((_find(context, topic.name, wanted.partition_index), wanted.offset))
             yield None
     led = [(unified, offset) for unified, offset in found if isinstance(unified, UnifiedLog)]
-    starts = iter((yield from delete_records(context.broker.directories, context.broker.partitions, led)))
+    deleted = iter((yield from delete_records(context.broker.directories, context.broker.partitions, led)))
     outcomes: Outcomes = []
     awaited: list[_Awaited] = []
     for unified, _ in found:
-        outcome = unified if isinstance(unified, KafkaError) else next(starts)
-        if isinstance(unified, UnifiedLog) and isinstance(outcome, int):
+        outcome = unified if isinstance(unified, KafkaError) else next(deleted)
+        if isinstance(unified, UnifiedLog) and isinstance(outcome, Deleted):
             context.broker.tiering.look(unified)
-            leader = unified.partition.leader
-            if leader is not None and leader.state.has_followers:
-                awaited.append(_Awaited(len(outcomes), leader, outcome))
-        outcomes.append(outcome)
+            leader = outcome.leader
+            if leader.state.has_followers:
+                awaited.append(_Awaited(len(outcomes), leader, outcome.log_start_offset))
+            outcomes.append(leader.ended or outcome.log_start_offset)
+        elif isinstance(outcome, KafkaError):
+            outcomes.append(outcome)
         yield None
     return outcomes, awaited
 

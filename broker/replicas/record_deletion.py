@@ -3,44 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from typing import NamedTuple
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
+from stratalog.broker.replicas.leader import Leader
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.hot.replica_state import ReplicaState
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["copies_begin_at", "delete_records"]
+__all__ = ["Deleted", "copies_begin_at", "delete_records"]
+
+
+class Deleted(NamedTuple):
+    """A log start that has moved durably on this broker."""
+
+    leader: Leader
+    """The role in which it moved. When that has ended, another leader may still show the records."""
+    log_start_offset: int
 
 
 def delete_records(
     directories: Directories, table: PartitionTable, wanted: Sequence[tuple[UnifiedLog, int]]
-) -> Generator[None, None, list[int | KafkaError]]:
+) -> Generator[None, None, list[Deleted | KafkaError]]:
     """Move log starts to the given offsets, or to the high watermark for -1; the new log starts, in order.
 
     In steps: yields between partitions, so that others have their turns.
 
     All are written down together, once for each log directory. An error stands for a partition whose log start
     has not moved durably: OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION where ``delete`` is no
-    policy, KAFKA_STORAGE_ERROR if the disk fails or is full.
+    policy, KAFKA_STORAGE_ERROR if the disk fails or is full, NOT_LEADER_OR_FOLLOWER where this broker has not led it all
+    the time.
     """
-    outcomes = []
+    roles = []
     for unified, offset in wanted:
-        outcomes.append(_move_start(unified, offset))
+        roles.append(_move_start(unified, offset))
         yield
     # A log that changes its directory meanwhile has its start written down there first.
     writers = [unified.partition.directory for unified, _ in wanted]
     kept = set()
-    for writer in {one for one, error in zip(writers, outcomes, strict=True) if error is None}:
+    for writer in {one for one, role in zip(writers, roles, strict=True) if not isinstance(role, KafkaError)}:
         if (yield from _checkpoint(directories, table, writer)):
             kept.add(writer)
         yield
-    starts: list[int | KafkaError] = []
-    for (unified, _), writer, error in zip(wanted, writers, outcomes, strict=True):
-        starts.append(error or _drop_before_start(unified, written_down=writer in kept))
+    outcomes: list[Deleted | KafkaError] = []
+    for (unified, _), writer, role in zip(wanted, writers, roles, strict=True):
+        if isinstance(role, KafkaError):
+            outcomes.append(role)
+        else:
+            outcomes.append(_drop_before_start(unified, role, written_down=writer in kept))
         yield
-    return starts
+    return outcomes
 
 
 def copies_begin_at(state: ReplicaState, log_start_offset: int, brokers: Iterable[int]) -> bool:
@@ -56,8 +70,12 @@ def _checkpoint(
     return (yield from directories.checkpoint_steps(directories.of(writer), table.partitions))
 
 
-def _move_start(unified: UnifiedLog, offset: int) -> KafkaError | None:
-    """Move a log start in memory, or say why not."""
+def _move_start(unified: UnifiedLog, offset: int) -> Leader | KafkaError:
+    """Move a log start in memory, in the role of now, or say why not."""
+    try:
+        leader = unified.partition.led()
+    except KafkaError as error:
+        return error
     if not unified.log.config.deletes:
         return KafkaError(
             ErrorCode.POLICY_VIOLATION, f"{unified.topic_partition} has no delete policy (cleanup.policy)"
@@ -70,11 +88,13 @@ def _move_start(unified: UnifiedLog, offset: int) -> KafkaError | None:
             f"offset {offset} of {unified.topic_partition} is beyond the high watermark {high_watermark}",
         )
     unified.log.advance_log_start(target)
-    return None
+    return leader
 
 
-def _drop_before_start(unified: UnifiedLog, *, written_down: bool) -> int | KafkaError:
-    """Remove the segments below a log start that is durable; the log start."""
+def _drop_before_start(unified: UnifiedLog, leader: Leader, *, written_down: bool) -> Deleted | KafkaError:
+    """Remove the segments below a log start that is durable. The log may be removed where the role has ended."""
+    if leader.ended is not None:
+        return leader.ended
     log_start_offset = unified.log_start_offset
     if not written_down:
         return KafkaError(
@@ -87,4 +107,4 @@ def _drop_before_start(unified: UnifiedLog, *, written_down: bool) -> int | Kafk
     except OSError as error:
         unified.partition.directory.report(error, unified.partition)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-    return log_start_offset
+    return Deleted(leader, log_start_offset)

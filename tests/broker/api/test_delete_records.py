@@ -173,6 +173,41 @@ def test_a_leader_that_is_none_any_more_stops_waiting(broker, monkeypatch):
     assert (answer.error_code, answer.low_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
+def count_steps(steps):
+    """The number of pauses that are left, and what comes out in the end."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
+def test_a_leadership_that_ends_in_any_pause_is_no_success(broker):
+    """Without a leader no copy is awaited: the answer was 0, and the next leader still had the records."""
+    paused_after, answers, rest = 0, [ErrorCode.NOT_LEADER_OR_FOLLOWER], 1
+    while answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]:
+        topic = f"t{paused_after}"
+        broker.create(topic)
+        broker.produce(topic, b"a", b"b", b"c")
+        partition = broker.partition(topic).partition
+        context = SimpleNamespace(broker=broker.node, allows=lambda _topic: True)
+        steps = delete_records._delete(context, request(2, topic=topic))
+
+        def all_but_the_leader(steps=steps, partition=partition, count=paused_after):
+            for _ in range(count):
+                next(steps)
+            partition.resign()
+            return count_steps(steps)
+
+        rest, (outcomes, awaited) = broker.run(all_but_the_leader)
+        answers = [one.code if isinstance(one, KafkaError) else one for one in outcomes]
+        assert not awaited
+        paused_after += 1
+    assert (paused_after > 5, rest, answers) == (True, 0, [2])
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_an_unexpected_failure_is_answered_for_every_partition(broker, monkeypatch, version):
     """UNKNOWN_SERVER_ERROR and nothing deleted; the connection goes on."""

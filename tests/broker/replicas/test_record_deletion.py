@@ -43,14 +43,15 @@ def hosted(disk: Disk, name: str, *, deletes: bool = True, error: OSError | None
     class Unified(SimpleNamespace):
         log_start_offset = property(lambda self: self.log.start)
 
-    partition = SimpleNamespace(high_watermark=5, directory=disk)
+    leader = SimpleNamespace(ended=None)
+    partition = SimpleNamespace(high_watermark=5, directory=disk, led=lambda: leader)
     return Unified(log=log, partition=partition, topic_partition=name)
 
 
 def outcomes(disk: Disk, table, wanted):
     """Log starts, and codes of errors."""
     found = to_the_end(delete_records(disk, SimpleNamespace(partitions=lambda: table), wanted))
-    return [one.code if isinstance(one, KafkaError) else one for one in found]
+    return [one.code if isinstance(one, KafkaError) else one.log_start_offset for one in found]
 
 
 def test_log_starts_are_written_down_together_before_files_go():
@@ -96,4 +97,31 @@ def test_a_log_that_changes_its_directory_meanwhile_has_its_start_written_down()
     next(steps)
     next(steps)
     one.partition.directory = after
-    assert to_the_end(steps) == [3]
+    assert [deleted.log_start_offset for deleted in to_the_end(steps)] == [3]
+
+
+def test_a_broker_that_does_not_lead_deletes_nothing():
+    """The copy of a follower begins where its leader's does: it would show fewer records, and its answer would be wrong."""
+    disk = Disk()
+    one = hosted(disk, "one")
+
+    def led():
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads")
+
+    one.partition.led = led
+    assert outcomes(disk, [one], [(one, 3)]) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert (one.log.start, disk.done) == (2, [])
+
+
+@pytest.mark.parametrize("paused_after", [1, 2, 3])
+def test_a_role_that_ends_in_a_pause_has_deleted_nothing(paused_after):
+    """The next leader still has the records: the client is to ask that one."""
+    disk = Disk()
+    one = hosted(disk, "one")
+    steps = delete_records(disk, SimpleNamespace(partitions=lambda: [one]), [(one, 3)])
+    for _ in range(paused_after):
+        next(steps)
+    one.partition.led().ended = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads")
+    (ended,) = to_the_end(steps)
+    assert ended.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert disk.done in ([], ["wrote 1"])
