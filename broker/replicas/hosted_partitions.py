@@ -8,7 +8,6 @@ it is put down as due, and opened when there is time: see `stratalog.broker.repl
 from __future__ import annotations
 
 import logging
-import os
 import random
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
@@ -110,6 +109,7 @@ class HostedPartitions:
         self.placing = Placing(
             services.placements, node_id=services.node_id, directories=services.directories, image=services.image
         )
+        self.logs.on_forgotten = self.placing.gone
 
     def started(self) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on."""
@@ -181,6 +181,8 @@ class HostedPartitions:
                 self.table.due.add(topic.name, topic.topic_id, number)
             else:
                 self.table.due.discard(topic.name, number)
+            if node_id not in state.replicas:
+                self.logs.forget_gone(topic.name, number)
         elif node_id not in state.replicas and self._services.copying is not None:
             self._remove(unified, state)
         elif state.leader != node_id:
@@ -407,13 +409,8 @@ class HostedPartitions:
         services = self._services
         self._copy_no_longer(unified)
         services.on_released(unified)
-        self.placing.gone(unified)
+        self.placing.gone(unified.topic_id, unified.topic_partition.partition)
         self.table.remove(unified)
         unified.partition.close()
         unified.log.abandon(is_removed=True)
-        directory = services.directories.of(unified.partition.directory)
-        self.logs.counts[directory.path] -= 1
-        try:
-            directory.files.doom_partition(unified.topic_partition, os.urandom(len(unified.topic_id)))
-        except OSError as error:
-            directory.writer.report(error)
+        self.logs.removed(unified)

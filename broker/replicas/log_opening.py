@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ from stratalog.broker.replicas.directories import Directories, Directory
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.recovery_report import RecoveryReport
+from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.cleaner_offsets import follow_cuts
 from stratalog.hot.config import LogConfig
@@ -77,6 +79,8 @@ class LogOpening:
         """Replicas without a directory in the metadata, which may lie in one that was offline from the start."""
         self.given_up: dict[TopicPartition, Uuid] = {}
         """Replicas that count and whose logs are gone from their directory: the controller is to hear of it."""
+        self.on_forgotten: Callable[[Uuid, int], None] = lambda _topic_id, _partition: None
+        """Called with a replica of `given_up` that does not count any more. The controller refuses what it hears of it."""
 
     def started(
         self,
@@ -277,12 +281,22 @@ class LogOpening:
         )
 
     def forget_gone(self, topic: str, number: int | None = None) -> None:
-        """A topic was deleted, or another one of its name has this partition: its logs are not missed here."""
-        for name in [one for one in self.given_up if one.topic == topic and number in {None, one.partition}]:
-            del self.given_up[name]
+        """A topic was deleted, or other brokers or another topic have this partition: its logs are not missed here."""
+        names = self.given_up if number is None else [TopicPartition(topic, number)]
+        for name in [one for one in names if one.topic == topic and one in self.given_up]:
+            self.on_forgotten(self.given_up.pop(name), name.partition)
             for directory in self._directories.all:
                 if name in directory.files.gone:
                     directory.files.forget(name)
+
+    def removed(self, unified: UnifiedLog) -> None:
+        """A partition has left this broker, and its log is abandoned: let its files go."""
+        directory = self._directories.of(unified.partition.directory)
+        self.counts[directory.path] -= 1
+        try:
+            directory.files.doom_partition(unified.topic_partition, os.urandom(len(unified.topic_id)))
+        except OSError as error:
+            directory.writer.report(error)
 
     def _failed(self, name: TopicPartition, topic_id: Uuid, directory: Directory, error: Exception) -> None:
         path = directory.files.partition_path(name)

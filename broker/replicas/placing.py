@@ -153,8 +153,9 @@ class Placing:
                 if self._node_id in state.replicas and state.directory_of(self._node_id) in {UNASSIGNED, MIGRATING}:
                     yield TopicPartition(topic.name, number), topic.topic_id
 
-    def gone(self, unified: UnifiedLog) -> None:
-        """The replica is not here any more."""
+    def gone(self, topic_id: Uuid, partition: int) -> None:
+        """The replica is not here any more, or is not missed: its topic was deleted, or others have it. Report nothing of it."""
+        self._untold.discard((topic_id, partition))
         if self._placements is not None:
-            self._announced.pop((unified.topic_id, unified.topic_partition.partition), None)
-            self._placements.gone(unified.topic_id, unified.topic_partition.partition)
+            self._announced.pop((topic_id, partition), None)
+            self._placements.gone(topic_id, partition)

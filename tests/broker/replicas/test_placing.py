@@ -124,7 +124,7 @@ def test_no_place_is_reported_where_the_metadata_have_no_directories():
     assert Bench(16).tell(state((1, 2), 1, UNASSIGNED)) is None
     alone = Placing(None, node_id=ME, directories=SimpleNamespace(), image=SimpleNamespace)
     alone.tell(SimpleNamespace(), state((1,), 1))
-    alone.gone(SimpleNamespace())
+    alone.gone(b"t" * 16, 0)
     assert not alone.is_told
 
 
