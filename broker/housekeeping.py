@@ -137,7 +137,7 @@ class Housekeeping:
             directory.writer.retry_refused()
             if directory.writer.unkept:
                 self._keep_bounds(directory)
-        services.hosted.retry_unopened(services.image())
+        self._retry_unopened()
         services.tiering.tick()
         for count, unified in enumerate(self._next_partitions(), 1):
             self._tick_one(unified, now, now_ms, elapsed_ms)
@@ -145,6 +145,12 @@ class Housekeeping:
                 yield None
         self._remove_left(services.metadata, elapsed_ms)
         services.metadata.tick(now)
+
+    def _retry_unopened(self) -> None:
+        """Open what found no room before, beside the tick: where there is room again, thousands of logs take seconds."""
+        name = "partitions that found no room"
+        if name not in self._under_way:
+            self._run(name, self._services.hosted.retrying_unopened(), TICK_SECONDS)
 
     def _tick_one(self, unified: UnifiedLog, now: float, now_ms: int, elapsed_ms: int) -> None:
         services, partition = self._services, unified.partition

@@ -257,11 +257,15 @@ class HostedPartitions:
         if copying is not None and unified.partition.follower is not None:
             copying.release(unified.partition.follower.key)
 
-    def retry_unopened(self, image: ClusterImage) -> None:
-        """Open what a full disk kept from being opened."""
-        for topic_id in self.logs.take_unopened():
-            if (topic := image.topics.by_id.get(topic_id)) is not None:
-                self.follow(image, topic)
+    def retrying_unopened(self) -> Generator[None, None, None]:
+        """Put down again what a full disk kept from being opened, and open it, one after the other; yields after each."""
+        for one in self.logs.taking_unopened():
+            topic = self._services.image().topics.by_id.get(one.topic_id)
+            state = None if topic is None else topic.partitions.get(one.number)
+            if topic is not None and state is not None:
+                self._follow(topic, one.number, state)
+                yield from self.opening()
+            yield
         self.logs.tell_recovery()
 
     def reconfigure(self, image: ClusterImage, topic: str) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from stratalog.broker.replicas.directories import Directories, Directory
+from stratalog.broker.replicas.due_partitions import DuePartition
 from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.recovery_report import RecoveryReport
@@ -38,6 +39,8 @@ _OF_ONE_NAME = frozenset(
 )
 """Errors that say something about one file, and nothing about the disk."""
 _PREFERRED_MAX = 10_000
+_REFUSED_MAX: Final = 10
+"""Logs of thousands that find no room, after which the others are not tried: one disk may be full, and another have room."""
 _FILES_OF_A_NEW_LOG: Final = 2
 """Its segment and partition.metadata stay open until they are synced."""
 _NAMED = (StratalogError, KafkaError, OSError)
@@ -72,7 +75,7 @@ class LogOpening:
         self._unsynced_max = max(segments_open_max // _FILES_OF_A_NEW_LOG // 2, 1)
         self._started = False
         self._recovery = RecoveryReport()
-        self._unopened: dict[Uuid, None] = {}
+        self._unopened: dict[DuePartition, None] = {}
         self._lost: dict[Uuid, None] = {}
         """Topics with a log that was not there at the start and could not be begun anew so far."""
         self._unread: dict[TopicPartition, Uuid] = {}
@@ -304,7 +307,7 @@ class LogOpening:
         if isinstance(error, OSError) and error.errno not in _OF_ONE_NAME:
             directory.writer.report(error)
             if directory.writer.offline is None:
-                self._unopened[topic_id] = None
+                self._unopened[DuePartition(topic_id, name.partition)] = None
         else:
             named = isinstance(error, _NAMED)
             log.error("%s", _unopened(name, path, error), exc_info=None if named else error)
@@ -320,10 +323,17 @@ class LogOpening:
         """Whether so many new logs wait for their first sync that more of them would take the descriptors of all else."""
         return sum(one.writer.unhurried_count for one in self._directories.all) >= self._unsynced_max
 
-    def take_unopened(self) -> list[Uuid]:
-        """The topics with partitions that a full disk kept from being opened; they are to be tried again."""
-        unopened, self._unopened = self._unopened, {}
-        return list(unopened)
+    def taking_unopened(self) -> Iterator[DuePartition]:
+        """The partitions that a full disk kept from being opened, each to be tried again before the next one is taken.
+
+        It ends when some have found no room again, which come last the next time, or when `is_behind`.
+        """
+        waiting, self._unopened = deque(self._unopened), {}
+        try:
+            while waiting and len(self._unopened) < _REFUSED_MAX and not self.is_behind:
+                yield waiting.popleft()
+        finally:
+            self._unopened = dict.fromkeys((*waiting, *self._unopened))
 
     def tell_recovery(self) -> None:
         """Log what logs that were opened late have cost."""
