@@ -32,12 +32,15 @@ _TRIES: Final = 3
 """After so many drafts that were overtaken by another checkpoint, the next one is made in one go."""
 
 
-def recovery_point_steps(directory: LogDirectory, logs: Logs) -> Generator[None, None, Store]:
+def recovery_point_steps(
+    directory: LogDirectory, logs: Logs, marked: Mapping[Log, int]
+) -> Generator[None, None, Store]:
     """Recovery points of all open logs; partitions not open keep theirs.
 
-    A log that is cut after its recovery point was gathered keeps its note of the cut.
+    ``marked`` are the cuts behind which high watermarks are on the disk: a mark from before a cut would say that what went
+    was committed. A log that was cut again since, or after its recovery point was gathered, keeps its note of the cut.
     """
-    return (yield from _drafted(directory, lambda gone: _recovery_points(directory, logs, gone)))
+    return (yield from _drafted(directory, lambda gone: _recovery_points(directory, logs, marked, gone)))
 
 
 def bounds_steps(directory: LogDirectory, logs: Logs) -> Generator[None, None, Store]:
@@ -72,7 +75,9 @@ def _drafted(
             return last
 
 
-def _recovery_points(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> Generator[None, None, Store]:
+def _recovery_points(
+    directory: LogDirectory, logs: Logs, marked: Mapping[Log, int], gone: set[TopicPartition]
+) -> Generator[None, None, Store]:
     held = directory.recovery_points
     changed: dict[TopicPartition, int] = {}
     cuts: list[tuple[Log, int]] = []
@@ -80,7 +85,7 @@ def _recovery_points(directory: LogDirectory, logs: Logs, gone: set[TopicPartiti
     def rows() -> Iterator[tuple[TopicPartition, int]]:
         for log in logs():
             name, cut, point = log.topic_partition, log.cycles.noted_cut, log.flushed_offset
-            if cut is not None:
+            if cut is not None and marked.get(log) == cut:
                 cuts.append((log, cut))
             if held.get(name) != point:
                 changed[name] = point
@@ -102,7 +107,7 @@ def _recovery_points(directory: LogDirectory, logs: Logs, gone: set[TopicPartiti
             directory.points_stored = True
         for log, cut in cuts:
             if log.topic_partition not in gone:
-                log.cycles.recovery_point_stored(cut)
+                log.cycles.checkpoints_stored(cut)
 
     return store
 

@@ -313,9 +313,6 @@ class LogDirectory(Struct):
         self.points_stored = False
         checkpoint.write_offsets(self.files, self.path, checkpoint.RECOVERY_POINTS, self.recovery_points)
         self._note_bounds(logs)
-        for log in logs.values():
-            if log.cycles.noted_cut is not None:
-                log.cycles.recovery_point_stored(log.cycles.noted_cut)
 
     def write_bounds(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Write log starts, and below where offsets may be missing, of these logs, if they have changed. Raises `OSError`."""
@@ -358,7 +355,7 @@ class LogDirectory(Struct):
         self.was_offline = False
 
     def close(self, logs: Mapping[TopicPartition, Log], *, broker_epoch: int, sync: Sync = _one_by_one) -> None:
-        """Close all logs and leave the mark of a clean shutdown, as the last write.
+        """Close all logs and leave the mark of a clean shutdown, as the last write. Their high watermarks are written.
 
         ``sync`` runs the sync tickets of logs, perhaps side by side, and returns when all have run. Raises `OSError`.
         """
@@ -375,6 +372,9 @@ class LogDirectory(Struct):
                     summaries[name] = summary
                 log.abandon()
         self.write_checkpoints(logs)
+        for log in logs.values():
+            if log.cycles.noted_cut is not None:
+                log.cycles.checkpoints_stored(log.cycles.noted_cut)
         checkpoint.write_durably(self.files, f"{self.path}/{LOG_SUMMARIES}", summaries_to_bytes(summaries))
         checkpoint.write_clean_shutdown(self.files, self.path, broker_epoch)
 

@@ -317,13 +317,13 @@ class Directories:
         try:
             files, ballast = directory.files, directory.ballast
             stale = dict(files.stale)
-            logs = partial(self._logs, directory, hosted)
-            ballast.lend((yield from recovery_point_steps(files, logs)))
+            logs, marked = partial(self._logs, directory, hosted), dict[Log, int]()
+            rows = partial(self._high_watermarks, directory, hosted, marked)
+            ballast.lend((yield from high_watermark_steps(files, rows)))
+            yield
+            ballast.lend((yield from recovery_point_steps(files, logs, marked)))
             yield
             ballast.lend((yield from bounds_steps(files, logs)))
-            yield
-            rows = partial(self._high_watermarks, directory, hosted)
-            ballast.lend((yield from high_watermark_steps(files, rows)))
             for store in row_stores(files, stale):
                 yield
                 ballast.lend(store)
@@ -350,9 +350,14 @@ class Directories:
     def _logs(self, directory: Directory, hosted: Hosted) -> Iterator[Log]:
         return (one.log for one in self._kept(directory, hosted))
 
-    def _high_watermarks(self, directory: Directory, hosted: Hosted) -> Iterator[tuple[TopicPartition, int]]:
-        every = chain(list(directory.arriving.values()), self._kept(directory, hosted))
-        return ((one.topic_partition, one.high_watermark) for one in every)
+    def _high_watermarks(
+        self, directory: Directory, hosted: Hosted, marked: dict[Log, int]
+    ) -> Iterator[tuple[TopicPartition, int]]:
+        """The rows; ``marked`` gets the cuts that they stand behind."""
+        for one in chain(list(directory.arriving.values()), self._kept(directory, hosted)):
+            if one.log.cycles.noted_cut is not None:
+                marked[one.log] = one.log.cycles.noted_cut
+            yield one.topic_partition, one.high_watermark
 
     def hold_ballast(self) -> None:
         """Restore the ballast files as far as the disks have room."""

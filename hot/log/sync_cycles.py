@@ -178,8 +178,11 @@ class SyncCycles:
         """The number of the last cut, if there is a note of one."""
         return None if self.truncated_to is None else self._cut
 
-    def recovery_point_stored(self, noted_cut: int) -> None:
-        """Remove the note of cuts up to ``noted_cut``; a later cut keeps it. Raises `OSError`."""
+    def checkpoints_stored(self, noted_cut: int) -> None:
+        """Remove the note of cuts up to ``noted_cut``; a later cut keeps it. Raises `OSError`.
+
+        Recovery point and high watermark are on the disk as they were behind that cut.
+        """
         if self.truncated_to is not None and noted_cut == self._cut:
             self._place.files.unlink(self._place.path(TRUNCATION))
             self._place.files.sync_directory(self._place.directory)

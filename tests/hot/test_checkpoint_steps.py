@@ -75,7 +75,7 @@ def world(tmp_path, files):
 def test_the_files_are_those_that_are_written_in_one_go(world):
     """Byte for byte, rows in the same order; partitions that are not open keep their rows."""
     world.directory.recovery_points[TopicPartition("closed", 1)] = 77
-    world.write(recovery_point_steps(world.directory, world.open))
+    world.write(recovery_point_steps(world.directory, world.open, {}))
     world.write(bounds_steps(world.directory, world.open))
     world.write(high_watermark_steps(world.directory, lambda: [(name, 2) for name in NAMES]))
     found = {
@@ -101,11 +101,11 @@ def test_an_unchanged_file_is_not_written_again(world, monkeypatch):
     monkeypatch.setattr(checkpoint, "write_durably", noted)
     for _ in range(2):
         written.clear()
-        world.write(recovery_point_steps(world.directory, world.open))
+        world.write(recovery_point_steps(world.directory, world.open, {}))
         world.write(bounds_steps(world.directory, world.open))
     assert written == []
     world.append(world.logs[NAMES[0]])
-    world.write(recovery_point_steps(world.directory, world.open))
+    world.write(recovery_point_steps(world.directory, world.open, {}))
     world.write(bounds_steps(world.directory, world.open))
     assert written == [RECOVERY_POINTS]
 
@@ -147,11 +147,15 @@ def test_a_cut_that_comes_after_the_row_keeps_its_note(world):
     """The file says more than the log has: without the note a crash would read as lost data."""
     log = world.logs[NAMES[0]]
     log.truncate_to(2)
-    world.write(recovery_point_steps(world.directory, world.open), between=lambda: log.truncate_to(1), at=5)
+    marked = {log: log.cycles.noted_cut}
+    steps = recovery_point_steps(world.directory, world.open, marked)
+    world.write(steps, between=lambda: log.truncate_to(1), at=5)
     note = Path(log.directory, "truncation-checkpoint")
     assert note.exists()
-    world.write(recovery_point_steps(world.directory, world.open))
+    world.write(recovery_point_steps(world.directory, world.open, marked))
+    assert note.exists(), "the mark on the disk is from before the second cut"
     assert world.read(RECOVERY_POINTS)[NAMES[0]] == 1
+    world.write(recovery_point_steps(world.directory, world.open, {log: log.cycles.noted_cut}))
     assert not note.exists()
 
 
@@ -161,8 +165,8 @@ def test_a_row_that_another_checkpoint_wrote_meanwhile_is_not_taken_back(world):
 
     def delete_records():
         log.advance_log_start(2)
-        for steps in (recovery_point_steps, bounds_steps):
-            world.write(steps(world.directory, world.open))
+        world.write(recovery_point_steps(world.directory, world.open, {}))
+        world.write(bounds_steps(world.directory, world.open))
 
     world.write(bounds_steps(world.directory, world.open), between=delete_records, at=5)
     assert world.read(LOG_START_OFFSETS)[NAMES[1]] == 2
@@ -189,7 +193,7 @@ def test_a_partition_that_goes_meanwhile_has_no_row(world, at):
     """A new topic of its name would begin with the recovery point of the former, and look as if it had lost records."""
     rows = lambda: [(name, 2) for name in NAMES]  # noqa: E731 - one line
     makers = (
-        lambda: recovery_point_steps(world.directory, world.open),
+        lambda: recovery_point_steps(world.directory, world.open, {}),
         lambda: bounds_steps(world.directory, world.open),
         lambda: high_watermark_steps(world.directory, rows),
     )
@@ -215,7 +219,7 @@ def test_a_file_that_finds_no_room_is_written_when_it_is_stored_again(world, mon
         real(*arguments)
 
     monkeypatch.setattr(checkpoint, "write_durably", full)
-    for steps in (recovery_point_steps(world.directory, world.open), bounds_steps(world.directory, world.open)):
+    for steps in (recovery_point_steps(world.directory, world.open, {}), bounds_steps(world.directory, world.open)):
         while True:
             try:
                 next(steps)

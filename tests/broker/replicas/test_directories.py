@@ -20,6 +20,7 @@ from stratalog.hot.storage.checkpoint import (
     RECOVERY_POINTS,
     read_offsets,
 )
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -223,6 +224,29 @@ async def test_checkpoints_hold_the_known_state_of_each_partition(bench):
     path = directories.all[0].path
     found = [read_offsets(bench.files, path, name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)]
     assert found == [{NAME: 0}, {NAME: 0}, {NAME: 7}]
+    directories.close([], broker_epoch=1, sync_threads=bench.threads)
+
+
+@pytest.mark.parametrize("refused", [RECOVERY_POINTS, "log-start-offset-checkpoint", HIGH_WATERMARKS])
+async def test_the_note_of_a_cut_stays_until_the_mark_behind_it_is_stored(bench, refused):
+    """A checkpoint that finds no room for one of its files leaves none of the old marks without the note."""
+    directories = bench.open("a")
+    partition = bench.partition(directories.all[0])
+    log = partition.log
+    for number in range(4):
+        log.append_as_leader(bytearray(build_batch([Record(0, number, None, b"v")])), leader_epoch=0, now_ms=0)
+    log.sync()
+    partition.high_watermark = 4
+    assert directories.checkpoint([partition])
+    log.truncate_to(1)
+    partition.high_watermark = 1
+    bench.files.fail("write", f"{refused}.tmp", errno.ENOSPC)
+    assert directories.checkpoint([partition]) == (refused == "log-start-offset-checkpoint")
+    stored = read_offsets(bench.files, directories.all[0].path, HIGH_WATERMARKS)[NAME]
+    assert (log.cycles.noted_cut is None) <= (stored == 1)
+    bench.files.faults.clear()
+    assert directories.checkpoint([partition])
+    assert log.cycles.noted_cut is None
     directories.close([], broker_epoch=1, sync_threads=bench.threads)
 
 

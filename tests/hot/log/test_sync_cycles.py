@@ -157,6 +157,6 @@ def test_a_recovery_point_above_a_truncation_is_void_until_a_new_one_is_stored(b
     log.abandon()
     log = bench.open(clean=False, recovery_point=30)
     assert (log.log_end_offset, log.recovery.damaged_offset) == (12, None)
-    log.cycles.recovery_point_stored(log.cycles.noted_cut)
+    log.cycles.checkpoints_stored(log.cycles.noted_cut)
     assert log.cycles.noted_cut is None
     assert "truncation-checkpoint" not in bench.names()
