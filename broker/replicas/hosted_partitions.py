@@ -326,7 +326,6 @@ class HostedPartitions:
 
     def deleting(self, topic: str) -> Generator[None, None, None]:
         """Forget the partitions of a deleted topic and let their files go; yields after each."""
-        self.table.forget_unopened(topic)
         self.logs.forget_gone(topic)
         for unified in self.table.of_topic(topic):
             self._delete(unified)

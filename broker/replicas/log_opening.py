@@ -284,7 +284,8 @@ class LogOpening:
         )
 
     def forget_gone(self, topic: str, number: int | None = None) -> None:
-        """A topic was deleted, or other brokers or another topic have this partition: its logs are not missed here."""
+        """A topic was deleted, or other brokers or another topic have this partition: its logs are neither missed nor closed here."""
+        self._table.forget_unopened(topic, number)
         names = self.given_up if number is None else [TopicPartition(topic, number)]
         for name in [one for one in names if one.topic == topic and one in self.given_up]:
             self.on_forgotten(self.given_up.pop(name), name.partition)

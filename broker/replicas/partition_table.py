@@ -97,13 +97,13 @@ class PartitionTable:
         """Why each partition that is led here and could not be opened is offline."""
         return list(self._why_unopened.values())
 
-    def forget_unopened(self, topic: str) -> None:
-        """The topic was deleted."""
-        self.due.forget(topic)
-        if not self._unopened:
-            return
-        self._unopened = {name: topic_id for name, topic_id in self._unopened.items() if name[0] != topic}
-        self._why_unopened = {name: why for name, why in self._why_unopened.items() if name[0] != topic}
+    def forget_unopened(self, topic: str, partition: int | None = None) -> None:
+        """The topic was deleted, or other brokers have this partition."""
+        if partition is None:
+            self.due.forget(topic)
+        names = self._unopened if partition is None else [(topic, partition)]
+        for name in [one for one in names if one[0] == topic and one in self._unopened]:
+            del self._unopened[name], self._why_unopened[name]
 
     def remove(self, unified: UnifiedLog) -> None:
         """Serve it no longer."""

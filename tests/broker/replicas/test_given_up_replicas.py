@@ -23,6 +23,7 @@ def reports(broker):
     topic, unified = broker.node.image.topics.by_name["t"], broker.partition("t")
     broker.run(hosted.table.remove, unified)
     hosted.logs.given_up[NAME] = topic.topic_id
+    broker.run(hosted.table.add_unopened, "t", topic.topic_id, 0, "its log is gone")
     assert broker.run(hosted.placing.give_up, topic.topic_id, 0, topic.partitions[0])
     assert waiting == {(topic.topic_id, 0): LOST}
     return waiting
@@ -35,12 +36,13 @@ def test_a_lost_replica_is_reported_no_longer_when_its_topic_is_deleted(broker, 
 
 
 def test_a_lost_replica_is_reported_no_longer_when_other_brokers_have_it(broker, reports):
-    """It is refused as well, and its log is not missed when the partition comes back."""
+    """It is refused as well. Its log is not missed when the partition comes back, and is no reason to be not ready."""
     topic, others = broker.node.image.topics.by_name["t"], broker.node.node_id + 1
     state = replace(topic.partitions[0], leader=others, replicas=(others,), in_sync_replicas=(others,))
     moved = replace(topic, partitions=MappingProxyType({0: state}))
     broker.run(broker.node.hosted.follow, broker.node.image, moved)
     assert (reports, broker.node.hosted.logs.given_up) == ({}, {})
+    assert broker.node.hosted.table.closed == []
 
 
 def test_a_lost_replica_that_counts_is_reported_until_the_image_has_it(broker, reports):
