@@ -247,7 +247,9 @@ def new_replication(broker: BrokerParts, cluster: NodeCluster) -> Replication | 
         follower_throttle=_throttle(broker, ThrottledSide.FOLLOWER),
         archive=broker.tiering.submit if broker.config.tiering_enabled else None,
     )
-    return Replication(services)
+    replication = Replication(services)
+    membership.lifecycle.on_registered(replication.registered)
+    return replication
 
 
 def _throttle(broker: BrokerParts, side: ThrottledSide) -> ReplicationThrottle:

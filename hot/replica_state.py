@@ -242,7 +242,7 @@ class ReplicaState:
             state.last_caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)
         state.log_end_offset = fetch_offset
         state.log_start_offset = log_start_offset
-        state.broker_epoch = broker_epoch
+        state.broker_epoch = max(state.broker_epoch, broker_epoch)  # one that tells none does not take it back
         state.leader_end_at_last_fetch = leader_log_end_offset
         state.last_fetch_ms = now_ms
         return self._advance()

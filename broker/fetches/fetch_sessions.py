@@ -16,6 +16,7 @@ from stratalog.broker.requests.context import RequestContext
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import BrokerConfig
+from stratalog.hot.replica_state import NO_BROKER_EPOCH
 from stratalog.metadata.fetch_sessions.cache import FetchSessionCache
 from stratalog.metadata.fetch_sessions.fetch_session import (
     FetchSession,
@@ -115,6 +116,9 @@ class FetchSessions:
 
         Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR for a
         request that names topics otherwise than the session does.
+
+        A session ends with the registration of its follower: the positions in it are of a log that may be gone, and
+        would count as those of the new one. Kafka takes them over.
         """
         session = self.cache.get(request.session_id)
         if session is None:
@@ -123,6 +127,9 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != (context.row.version >= TOPIC_IDS_SINCE):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.broker_epoch != _broker_epoch(request):
+            self.close(session.id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         waiting = session.reader
         if isinstance(waiting, SessionFetch) and waiting.context.connection is context.connection:
             waiting.finish()  # its answer comes first, and this request knows it
@@ -181,6 +188,7 @@ class FetchSessions:
         session = FetchSession(
             self._new_id(), now_ms, by_id=by_id, privileged=privileged, isolation_level=request.isolation_level
         )
+        session.broker_epoch = _broker_epoch(request)
         told: Telling = []
         for asked, answered in zip(request.topics, topics, strict=True):
             for wanted, answer in zip(asked.partitions, answered.partitions, strict=True):
@@ -194,6 +202,11 @@ class FetchSessions:
             session_id = 1 + self._random_int(_ID_BOUND)
             if session_id not in self.cache:
                 return session_id
+
+
+def _broker_epoch(request: FetchRequest) -> int:
+    """The registration of the follower that asks; -1 for a consumer, and for a follower that does not tell it."""
+    return NO_BROKER_EPOCH if request.replica_state is None else request.replica_state.replica_epoch
 
 
 def _end(session: FetchSession) -> None:

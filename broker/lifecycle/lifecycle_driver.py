@@ -112,7 +112,7 @@ class Lifecycle:
         self._image = image
         self._on_failed = on_failed
         self._on_registration_lost = on_registration_lost
-        self._on_registered = on_registered
+        self._on_registered = [on_registered]
         self._on_caught_up_again = on_caught_up_again
         self._machine = BrokerLifecycle(
             times, previous_broker_epoch=me.previous_broker_epoch, new_incarnation=new_incarnation, draw=draw
@@ -165,6 +165,10 @@ class Lifecycle:
     async def unfenced(self) -> None:
         """Wait until clients may be served. Raises `LifecycleEnded`."""
         await asyncio.shield(self._unfenced)
+
+    def on_registered(self, told: Callable[[int], None]) -> None:
+        """Have ``told`` called with the epoch of each later registration, after all that were named before."""
+        self._on_registered.append(told)
 
     # -- what others say ----------------------------------------------------------------------------------
 
@@ -240,8 +244,7 @@ class Lifecycle:
                 self._ask(action.number, self._heartbeat(action), self._times.session_timeout_ms // 2)
             case TookEpoch(epoch):
                 log.info("broker %d is registered with epoch %d", me.broker_id, epoch)
-                self._on_registered(epoch)
-                _resolve(self._registered)
+                self._took_epoch(epoch)
             case CaughtUp():
                 log.info("broker %d has caught up with the metadata log", me.broker_id)
                 if self._caught_up.done():
@@ -259,6 +262,11 @@ class Lifecycle:
                 complaint = self._complaints.last
                 last = f". The last attempt: {complaint}" if end.is_failure and complaint else ""
                 self._finish(end, f"{end.value}{_with_error(error_code)}{last}")
+
+    def _took_epoch(self, broker_epoch: int) -> None:
+        for told in self._on_registered:
+            told(broker_epoch)
+        _resolve(self._registered)
 
     def _tell_lost(self, lost: RegistrationLost) -> None:
         text = "the controller knows the registration of broker %d with epoch %d no more; it registers anew"

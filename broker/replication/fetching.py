@@ -7,7 +7,7 @@ still have after a power cut, also of a partition that the request does not name
 A partition that the leader refuses, or whose records cannot be taken, rests and leaves the session meanwhile; it holds up no
 other. So does one that is moved into its leader's log, for that may wait for a bucket that does not answer, and one that is
 throttled and behind (`stratalog.broker.replication.throttled_queue`). An answer to what was asked in an earlier epoch is
-dropped. Sources: Kafka's ``AbstractFetcherThread``, ``FetchSessionHandler``; KIP-73, KIP-101, KIP-227, KIP-595, KIP-903.
+dropped. A session ends with the registration of its broker, and none begins without one. Sources: Kafka's ``AbstractFetcherThread``, ``FetchSessionHandler``; KIP-73, KIP-101, KIP-227, KIP-595, KIP-903.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from stratalog.broker.peers.backoff import Backoff
-from stratalog.broker.replicas.log_position import LogPosition
+from stratalog.broker.replication.copied_partition import CopiedPartition
 from stratalog.broker.replication.fetching_events import (
     Action,
     Answered,
@@ -34,6 +34,7 @@ from stratalog.broker.replication.fetching_events import (
     Taken,
 )
 from stratalog.broker.replication.throttled_queue import Throttle, ThrottledQueue
+from stratalog.hot.replica_state import NO_BROKER_EPOCH
 from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_INITIAL, next_epoch
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import ErrorCode
@@ -86,46 +87,6 @@ class FetchLimits(Struct, frozen=True, kw_only=True):
         return max(self.partition_max_bytes, min(_SHARE_BYTES_MAX, self.max_bytes // max(count, 1)))
 
 
-class _Copied:
-    """One partition that is copied in one leader epoch."""
-
-    __slots__ = (
-        "apart_bytes",
-        "due_ms",
-        "failures",
-        "is_away",
-        "is_behind",
-        "is_busy",
-        "lags",
-        "leader_epoch",
-        "leader_high_watermark",
-        "position",
-    )
-
-    def __init__(self, leader_epoch: int, position: LogPosition) -> None:
-        self.leader_epoch = leader_epoch
-        self.position = position
-        self.is_busy = False
-        """Whether an answer is being taken: no request may leave meanwhile."""
-        self.apart_bytes = 0
-        """The bytes that one that lags is taking: requests leave, and it is in none and in no session meanwhile."""
-        self.lags = False
-        """Whether its last answer ended before what is committed: there is more than one answer may bring."""
-        self.is_away = False
-        """Whether its log is being moved into the leader's: it is in no request and no session meanwhile."""
-        self.is_behind = True
-        """Whether it lacks what its leader last said to be committed, or does not know."""
-        self.leader_high_watermark = -1
-        self.failures = 0
-        self.due_ms: float = 0
-        """Until then it rests; infinite while only the metadata can help."""
-
-    @property
-    def is_taking(self) -> bool:
-        """Whether the end of what came for it is waited for."""
-        return self.is_busy or self.is_away or self.apart_bytes > 0
-
-
 class Fetching:
     """The machine for one leader."""
 
@@ -140,16 +101,20 @@ class Fetching:
         self._local_id = local_id
         self._limits = limits
         self._draw = draw
-        self.broker_epoch = -1
-        """The registration under which this broker fetches (KIP-903)."""
-        self._copied: dict[PartitionKey, _Copied] = {}
+        self.broker_epoch = NO_BROKER_EPOCH
+        """The registration under which this broker fetches (KIP-903); -1 without one, and then it does not."""
+        self._asked_as = NO_BROKER_EPOCH
+        """The registration of the requests so far."""
+        self._copied: dict[PartitionKey, CopiedPartition] = {}
         self._in_flight = False
+        self._is_outdated = False
+        """Whether the request in flight is of an earlier registration."""
         self._busy = 0
         self._apart_bytes, self._apart_since_ms = 0, 0
         """The bytes that partitions take outside of the session."""
         self._session_id = _NO_SESSION
         self._session_epoch = EPOCH_INITIAL
-        self._named: dict[PartitionKey, _Copied] = {}
+        self._named: dict[PartitionKey, CopiedPartition] = {}
         """The partitions that the request in flight names, and those of its session."""
         self._news: dict[PartitionKey, None] = {}
         """Partitions that the next request names, in order."""
@@ -169,7 +134,7 @@ class Fetching:
     @property
     def wake_at_ms(self) -> float:
         """When to say `Ticked` at the latest; infinite for never."""
-        if self._in_flight or self._busy:
+        if self._in_flight or self._busy or self.broker_epoch == NO_BROKER_EPOCH:
             return inf
         throttled = len(self._throttled) > 0
         if self._failures and (self._news or self._named or throttled):
@@ -180,34 +145,43 @@ class Fetching:
     def step(self, event: Event, now_ms: int) -> list[Action]:
         """Take in an event. ``now_ms`` never goes back."""
         actions: list[Action] = []
+        if self.broker_epoch != self._asked_as:
+            self._register()
         if isinstance(event, Followed):
             self._follow(event)
         elif isinstance(event, Released):
             self._release(event.key)
         elif isinstance(event, Answered):
-            self._in_flight = False
-            self._answered(event.response, now_ms, actions)
+            was_outdated, self._in_flight, self._is_outdated = self._is_outdated, False, False
+            if not was_outdated:
+                self._answered(event.response, now_ms, actions)
         elif isinstance(event, Failed):
-            self._in_flight = False
+            self._in_flight = self._is_outdated = False
             self._pause(now_ms)
         elif isinstance(event, Taken | Refused):
             self._applied(event, now_ms)
         self._ask(now_ms, actions)
         return actions
 
+    def _register(self) -> None:
+        """Name every partition again: the leader counts what a session says under the registration that began it."""
+        self._asked_as = self.broker_epoch
+        self._is_outdated = self._in_flight
+        self._end_session()
+
     # -- what is copied -------------------------------------------------------------------------------------
 
     def _follow(self, event: Followed) -> None:
         self._release(event.key)
-        copied = self._copied[event.key] = _Copied(event.leader_epoch, event.position)
+        copied = self._copied[event.key] = CopiedPartition(event.leader_epoch, event.position)
         self._want(event.key, copied)
 
-    def _want(self, key: PartitionKey, copied: _Copied) -> None:
+    def _want(self, key: PartitionKey, copied: CopiedPartition) -> None:
         """Name it in the next request, or when its turn comes if it is throttled."""
         if not self._is_held(key, copied):
             self._news[key] = None
 
-    def _is_held(self, key: PartitionKey, copied: _Copied) -> bool:
+    def _is_held(self, key: PartitionKey, copied: CopiedPartition) -> bool:
         if not copied.is_behind or not self._throttled.holds(key):
             return False
         self._news.pop(key, None)
@@ -230,7 +204,7 @@ class Fetching:
         if self._named.pop(key, None) is not None:
             self._gone[key] = None
 
-    def _rest(self, key: PartitionKey, copied: _Copied, due_ms: float) -> None:
+    def _rest(self, key: PartitionKey, copied: CopiedPartition, due_ms: float) -> None:
         copied.due_ms = due_ms
         self._news.pop(key, None)
         self._throttled.discard(key)
@@ -238,7 +212,7 @@ class Fetching:
             self._resting[key] = None
         self._leave_session(key)
 
-    def _rest_after_failure(self, key: PartitionKey, copied: _Copied, now_ms: int) -> None:
+    def _rest_after_failure(self, key: PartitionKey, copied: CopiedPartition, now_ms: int) -> None:
         self._rest(key, copied, now_ms + self._pause_ms(copied.failures))
         copied.failures += 1
 
@@ -266,7 +240,7 @@ class Fetching:
                     self._partition_answered(key, copied, data, now_ms, actions)
 
     def _partition_answered(
-        self, key: PartitionKey, copied: _Copied, data: PartitionData, now_ms: int, actions: list[Action]
+        self, key: PartitionKey, copied: CopiedPartition, data: PartitionData, now_ms: int, actions: list[Action]
     ) -> None:
         code = data.error_code
         if not code:
@@ -337,6 +311,8 @@ class Fetching:
         """Send the next request, if nothing keeps it back."""
         if self._in_flight or self._busy or (self._failures and now_ms < self._rest_until_ms):
             return
+        if self.broker_epoch == NO_BROKER_EPOCH:  # the leader would know copies under -1 as long as they are idle
+            return
         if self._apart_bytes >= self._limits().max_bytes:  # memory: as much again may come with the next answer
             return
         for key in [key for key in self._resting if self._copied[key].due_ms <= now_ms]:
@@ -406,7 +382,7 @@ class Fetching:
         )
 
 
-def _wanted(key: PartitionKey, copied: _Copied, max_bytes: int) -> FetchPartition:
+def _wanted(key: PartitionKey, copied: CopiedPartition, max_bytes: int) -> FetchPartition:
     position = copied.position
     return FetchPartition(
         partition=key.number,

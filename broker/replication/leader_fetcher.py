@@ -96,6 +96,10 @@ class LeaderFetcher:
             self._begun.discard(key)
             self._step(Released(key))
 
+    def registered(self) -> None:
+        """The broker is registered anew: fetch under that registration what was held back without one."""
+        self._step(Ticked())
+
     def trim(self, role: Follower) -> None:
         """Let the local records of a tiered partition go that its leader has in the archive alone."""
         self._correcting.trim(role)

@@ -80,6 +80,11 @@ class Replication:
         if fetcher is not None:
             fetcher.trim(role)
 
+    def registered(self, _broker_epoch: int) -> None:
+        """The broker has another registration: copies go on under it."""
+        for fetcher in self._fetchers.values():
+            fetcher.registered()
+
     def image_applied(self) -> None:
         """Brokers may have other addresses now."""
         self._services.links.follow()

@@ -179,6 +179,7 @@ class FetchSession:
 
     __slots__ = (
         "aged",
+        "broker_epoch",
         "by_id",
         "cached_size",
         "created_ms",
@@ -203,6 +204,8 @@ class FetchSession:
         """The number of partitions as the cache last counted it."""
         self.aged = False
         """Whether the cache counts it among those that have outlived their safety."""
+        self.broker_epoch = -1
+        """The registration under which a follower has told where it stands (KIP-903); -1 for consumers."""
         self.epoch = next_epoch(EPOCH_INITIAL)
         """The epoch that the next request must bring."""
         self.partitions: dict[tuple[TopicKey, int], SessionPartition] = {}

@@ -1,11 +1,13 @@
 """A broker's registration, seen from a broker that has lost it."""
 
+import asyncio
 from collections import Counter
 
 import pytest
 
 from stratalog.client.admin import create_topic
 from stratalog.client.link import BrokerLink
+from stratalog.wire.messages.broker_registration import BrokerRegistrationRequest
 from stratalog.wire.messages.unregister_broker import UnregisterBrokerRequest
 from tests.broker.nodes_of_a_cluster import RunningNodes
 
@@ -38,6 +40,45 @@ def test_a_broker_that_was_unregistered_registers_anew_and_leads_again(nodes):
     broker.wait_until(lambda: broker.partition("t").partition.leader_epoch > leader_epoch)
     assert broker.node.image.brokers.brokers[1].incarnation_id != before.incarnation_id
     assert broker.values("t") == [b"kept"]
+
+
+def test_an_idle_copy_counts_again_after_its_broker_has_registered_anew(tmp_path, new_batch):
+    """The image that ends its memberships may come before the answer to its registration, and the copy gets its role then.
+
+    Where acks=all is refused nothing is appended, so no append would ever make the leader look at the copy.
+    """
+    roles = {100: "controller", 1: "broker", 2: "broker"}
+    nodes = RunningNodes(tmp_path, roles, **{"replica.lag.time.max.ms": "1000"}).start()
+    try:
+        one, two = nodes[1], nodes[2]
+        create_topic(one.client(), "t", partition_count=4, replication_factor=2, configs={"min.insync.replicas": "2"})
+
+        def are_in_sync(beyond=-1):
+            image = one.node.image
+            topic = image.topics.by_name.get("t")
+            is_anew = image.brokers.brokers[2].epoch > beyond
+            return (
+                is_anew and topic is not None and all(len(it.in_sync_replicas) == 2 for it in topic.partitions.values())
+            )
+
+        one.wait_until(are_in_sync)
+        lifecycle = two.node.cluster.membership.lifecycle
+        answered, before = lifecycle._answered, lifecycle.broker_epoch
+
+        def late(number, kind, asked):
+            if kind is BrokerRegistrationRequest:
+                asyncio.get_running_loop().call_later(0.3, answered, number, kind, asked)
+            else:
+                answered(number, kind, asked)
+
+        lifecycle._answered = late
+        two.run(lifecycle.data_lost)
+        one.wait_until(lambda: are_in_sync(before))
+        states = one.node.image.topics.by_name["t"].partitions
+        number = next(number for number, state in states.items() if state.leader == 1)
+        assert one.append("t", new_batch(b"v", timestamp_ms=one.node.clock.wall_ms()), partition=number).error_code == 0
+    finally:
+        nodes.stop()
 
 
 def test_a_broker_is_in_contact_while_its_controller_answers(nodes):

@@ -186,6 +186,16 @@ def test_a_fetch_from_before_a_registration_counts_nothing():
     assert state.expansion(2) is None
 
 
+def test_a_fetch_that_tells_no_registration_does_not_take_the_newest_one_back():
+    """Else the delayed fetch from before it would count behind one without."""
+    state = leader(in_sync=(1,), end=10)
+    state.follower_fetched(2, 0, leader_log_end_offset=10, now_ms=2, broker_epoch=8)
+    state.follower_fetched(2, 0, leader_log_end_offset=10, now_ms=3)
+    with pytest.raises(KafkaError, match="broker epoch 7"):
+        state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=4, broker_epoch=7)
+    assert state.follower(2).broker_epoch == 8
+
+
 def test_a_change_names_the_registrations_of_its_members():
     """The controller refuses a member that has registered anew since."""
     state = leader(in_sync=(1,), end=10, local_broker_epoch=5, partition_epoch=4)

@@ -35,7 +35,9 @@ def key(number=0):
 
 
 def machine():
-    return Fetching(2, lambda: LIMITS, lambda: 0.5)
+    one = Fetching(2, lambda: LIMITS, lambda: 0.5)
+    one.broker_epoch = 40
+    return one
 
 
 def at(offset, epoch=3, start=0):

@@ -17,19 +17,23 @@ def links():
     return Links()
 
 
-@pytest.fixture
-def fetcher(links):
-    """The copies from broker 7."""
+def fetcher_of(links, *, broker_epoch=lambda: 40, monotonic=time.monotonic):
     return LeaderFetcher(
         7,
         links,
         local_id=2,
         limits=lambda: LIMITS,
-        broker_epoch=lambda: 40,
+        broker_epoch=broker_epoch,
         timeout_ms=1000,
-        monotonic=time.monotonic,
+        monotonic=monotonic,
         draw=lambda: 0.0,
     )
+
+
+@pytest.fixture
+def fetcher(links):
+    """The copies from broker 7."""
+    return fetcher_of(links)
 
 
 def answer(*records, number=0):
@@ -94,16 +98,7 @@ async def test_a_long_answer_is_taken_in_slices(links):
         now[0] += 0.006
         return now[0]
 
-    one = LeaderFetcher(
-        7,
-        links,
-        local_id=2,
-        limits=lambda: LIMITS,
-        broker_epoch=lambda: 40,
-        timeout_ms=1000,
-        monotonic=monotonic,
-        draw=lambda: 0.0,
-    )
+    one = fetcher_of(links, monotonic=monotonic)
     roles = [Role(number) for number in range(3)]
     for role in roles:
         one.follow(role.key, role)

@@ -4,6 +4,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from stratalog.broker.replication.replication import Replication, ReplicationServices
 from tests.broker.replication.stand_ins import Links, Role
@@ -59,6 +60,18 @@ async def test_a_partition_that_moves_is_copied_from_one_leader(replication):
     replication.release(second.key)
     replication.release(second.key)
     assert [len(fetcher) for fetcher in replication._fetchers.values()] == [0, 0]
+
+
+async def test_copies_from_every_leader_go_on_under_another_registration(replication, links):
+    """An idle one would be known under the old one for ever."""
+    epoch = [-1]
+    replication._services = structs.replace(replication._services, broker_epoch=lambda: epoch[0])
+    for role in (Role(0, leader_id=7), Role(1, leader_id=8)):
+        replication.follow(role)
+    assert links.asked == []
+    epoch[0] = 77
+    replication.registered(77)
+    assert [(broker_id, one.replica_state.replica_epoch) for broker_id, one, _ in links.asked] == [(7, 77), (8, 77)]
 
 
 async def test_links_follow_addresses_and_end_with_the_broker(replication, links):
