@@ -265,6 +265,7 @@ class Node:
     def data_lost(self) -> None:
         """A replica lacks records that it had: the controller hears of it before this broker is elected."""
         if self.cluster.membership is not None:
+            self.registration_marks.data_lost()  # it may end before the controller hears of it
             self.cluster.membership.lifecycle.data_lost()
 
     def _caught_up_again(self) -> None:
@@ -392,10 +393,9 @@ class Node:
         partitions = [unified.partition for unified in self.hosted.table]
         for partition in partitions:
             partition.close()
-        broker = self.image.brokers.brokers.get(self.node_id)
         self.directories.close(
             [*partitions, self.quorum.replica],
-            broker_epoch=-1 if broker is None else broker.epoch,
+            broker_epoch=self.registration_marks.epoch_at_stop(self.image.brokers.brokers.get(self.node_id)),
             sync_threads=self._sync_threads,
         )
         self._sync_threads.shutdown(wait=True)

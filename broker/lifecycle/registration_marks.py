@@ -2,6 +2,9 @@
 
 A stop without a farewell takes records of replicated partitions that were acknowledged before their sync. So the marks name the epoch of
 the registration as long as every replicated partition syncs on ack, and go before the first one that does not.
+
+A replica that lacks what it had takes the marks with it until the controller has heard of it, which is so with the next
+registration. A stop before that, orderly or not, would leave an epoch by which the next process had lost nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Final
 from stratalog.broker.replicas.directories import Directories
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.registration_mark import read_registration, remove_registration, write_registration
+from stratalog.metadata.image.brokers_image import BrokerImage
 
 __all__ = ["RegistrationMarks"]
 
@@ -27,6 +31,8 @@ class RegistrationMarks:
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
         self._is_void = False
+        self._has_lost = False
+        """Whether a replica lacks what it had, and the controller has not heard of it."""
 
     def previous_broker_epoch(self) -> int:
         """The registration of the process before, if it lost nothing in any directory; else -1.
@@ -37,7 +43,8 @@ class RegistrationMarks:
         return min(_lossless(one.files) for one in self._directories.online)
 
     def registered(self, broker_epoch: int) -> None:
-        """The controller has given this process an epoch."""
+        """The controller has given this process an epoch, and counts nothing here by what was there before."""
+        self._has_lost = False
         if not self._is_void:
             self._in_each("leave", lambda files: write_registration(files.files, files.path, broker_epoch))
 
@@ -46,6 +53,19 @@ class RegistrationMarks:
         if not self._is_void:
             self._is_void = True
             self._in_each("remove", lambda files: remove_registration(files.files, files.path))
+
+    def data_lost(self) -> None:
+        """A replica lacks what it had: until the next registration a start, whatever ends this process, says so."""
+        if not self._has_lost:
+            self._has_lost = True
+            self._in_each("remove", lambda files: remove_registration(files.files, files.path))
+
+    def epoch_at_stop(self, broker: BrokerImage | None) -> int:
+        """The epoch for the marks of a clean stop; -1 if that takes back nothing that was lost.
+
+        ``broker`` is this one in the newest image, None if it is not there.
+        """
+        return _NONE if broker is None or self._has_lost else broker.epoch
 
     def _in_each(self, what: str, change: Callable[[LogDirectory], None]) -> None:
         for one in self._directories.all:

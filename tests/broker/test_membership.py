@@ -7,6 +7,9 @@ import pytest
 
 from stratalog.client.admin import create_topic
 from stratalog.client.link import BrokerLink
+from stratalog.hot.storage.checkpoint import take_clean_shutdown
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.hot.storage.registration_mark import read_registration
 from stratalog.wire.messages.broker_registration import BrokerRegistrationRequest
 from stratalog.wire.messages.unregister_broker import UnregisterBrokerRequest
 from tests.broker.nodes_of_a_cluster import RunningNodes
@@ -79,6 +82,24 @@ def test_an_idle_copy_counts_again_after_its_broker_has_registered_anew(tmp_path
         assert one.append("t", new_batch(b"v", timestamp_ms=one.node.clock.wall_ms()), partition=number).error_code == 0
     finally:
         nodes.stop()
+
+
+@pytest.mark.parametrize("is_orderly", [True, False])
+def test_lost_data_is_not_forgotten_where_the_controller_is_away(nodes, is_orderly):
+    """The next start is a clean one only if the controller has heard of the loss, however this process ends."""
+    broker = nodes[1]
+    broker.create("t")
+    broker.wait_until(lambda: "t" in broker.node.image.topics.by_name)
+    before = broker.node.cluster.membership.lifecycle.broker_epoch
+    path, files = broker.node.directories.all[0].path, RealFilesystem()
+    assert read_registration(files, path) == before
+    nodes[100].stop()
+    broker.run(broker.node.data_lost)
+    if is_orderly:
+        broker.stop()
+    assert read_registration(files, path) == -1
+    left = take_clean_shutdown(files, path)
+    assert left == (-1 if is_orderly else None)
 
 
 def test_a_broker_is_in_contact_while_its_controller_answers(nodes):

@@ -77,6 +77,35 @@ def test_a_farewell_counts_whatever_was_acknowledged(broker):
     assert broker.start().previous_broker_epoch() == 11
 
 
+def test_a_loss_is_remembered_over_every_end_before_the_next_registration(broker):
+    """By the epoch of before the next process would have lost nothing, and its replicas stayed eligible (KIP-966)."""
+    marks = broker.start()
+    marks.registered(7)
+    marks.data_lost()
+    assert broker.start().previous_broker_epoch() == -1  # after a kill
+    marks = broker.start()
+    marks.registered(8)
+    marks.data_lost()
+    broker.stop(
+        marks.epoch_at_stop(SimpleNamespace(epoch=8))
+    )  # the image has the registration of before, or the next one
+    assert broker.start().previous_broker_epoch() == -1
+
+
+def test_a_loss_that_the_controller_has_heard_of_leaves_the_marks(broker):
+    """The next registration ends all memberships: what is copied since counts. A second loss is another one."""
+    marks = broker.start()
+    marks.registered(7)
+    marks.data_lost()
+    marks.data_lost()
+    marks.registered(9)
+    assert broker.start().previous_broker_epoch() == 9
+    assert marks.epoch_at_stop(SimpleNamespace(epoch=9)) == 9
+    assert marks.epoch_at_stop(None) == -1
+    marks.data_lost()
+    assert broker.start().previous_broker_epoch() == -1
+
+
 def test_one_directory_that_is_new_counts_for_all(broker, tmp_path):
     """The broker has lost what lay there."""
     broker.start().registered(7)
