@@ -258,7 +258,6 @@ def _throttle(broker: BrokerParts, side: ThrottledSide) -> ReplicationThrottle:
 
 def new_following(
     broker: BrokerParts,
-    resolver: Callable[[ClusterImage], ConfigResolver],
     follow_settings: Callable[[ClusterImage], None],
     note_deletions: Callable[[ClusterImage, ImageChange], None],
 ) -> ImageFollowing:
@@ -270,7 +269,6 @@ def new_following(
             hosted=broker.hosted,
             slices=broker.dispatcher.slices,
             image=lambda: broker.image,
-            resolver=resolver,
             follow_quotas=lambda image: broker.quotas.follow(image.quotas),
             follow_settings=follow_settings,
             is_mounted=broker.mount.holds,

@@ -24,7 +24,6 @@ from stratalog.broker.runtime.slices import Awaited, Slices, Steps
 from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
 from stratalog.metadata.image.difference import ImageChange
 from stratalog.metadata.image.image import ClusterImage
-from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.topic import Uuid
 
 __all__ = ["FollowingServices", "ImageFollowing"]
@@ -49,8 +48,6 @@ class FollowingServices(Struct, frozen=True, kw_only=True):
     slices: Slices
     image: Callable[[], ClusterImage]
     """The newest image."""
-    resolver: Callable[[ClusterImage], ConfigResolver]
-    """The settings of topics by an image's defaults."""
     follow_quotas: Callable[[ClusterImage], None]
     follow_settings: Callable[[ClusterImage], None]
     is_mounted: Callable[[Uuid], bool]
@@ -106,7 +103,7 @@ class ImageFollowing:
         services.topics_deleted(change.removed_topics)
         if change.changed_resources & {ConfigResource.broker(services.node_id), CLUSTER_DEFAULT}:
             services.follow_settings(services.image())
-            yield from hosted.using_resolver(services.resolver(services.image()), services.image())
+            yield from hosted.reconfiguring()
         for resource in sorted(change.changed_resources):
             image = services.image()
             if resource == ConfigResource.topic(resource.name) and resource.name in image.topics.by_name:

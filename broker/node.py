@@ -157,7 +157,7 @@ class Node:
         await self._join_cluster()
         self.replication = assembly.new_replication(self, self.cluster)
         services = assembly.hosted_services(self, on_led=self._on_led, on_released=self._on_released)
-        self.hosted = HostedPartitions(services, self._resolver(self.control.image))
+        self.hosted = HostedPartitions(services, self._resolver)
         add_directory_figures(self.metrics, self.directories.all)
         add_replica_figures(self.metrics, self.hosted.table, self.replication, self.clock, lambda: self.image)
         self.mount: Mount = assembly.new_mount(self)
@@ -167,7 +167,7 @@ class Node:
         self.tier_watch = http_assembly.new_tier_watch(self)
         await self.tiering.gate.look_at_start()
         self.following = assembly.new_following(
-            self, self._resolver, self._follow_settings, archive_assembly.deletion_notes(self, self._is_archived)
+            self, self._follow_settings, archive_assembly.deletion_notes(self, self._is_archived)
         )
         await self.cluster.enter(self.following.applied, self.following.started)
         self.deleted_archives.start(self.image.topics.by_id)

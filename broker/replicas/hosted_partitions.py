@@ -22,7 +22,7 @@ from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
 from stratalog.broker.replicas.led import Led, why_led, why_opened
 from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog, first_high_watermark, kept_high_watermark
-from stratalog.broker.replicas.log_settings import log_config
+from stratalog.broker.replicas.log_settings import TopicSettings
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.placing import Placements, Placing, is_counted_on, is_given_up
@@ -81,9 +81,7 @@ class HostedServices(Struct, frozen=True, kw_only=True):
     segments_open_max: int
     """How many files of segments may be held open."""
     on_led: Callable[[UnifiedLog, Led], None]
-    """A partition is led from now on, or under another epoch or other settings: coordinators load, the archive is
-    attached. Called when the role is in place.
-    """
+    """A partition is led from now on, or under another epoch or other settings: coordinators load, the archive is attached. Called when the role is in place."""
     on_unsynced: Callable[[], None]
     """A partition of several replicas acknowledges before its sync; called before it has a role, or before its settings change."""
     on_data_lost: Callable[[], None]
@@ -99,10 +97,12 @@ class HostedServices(Struct, frozen=True, kw_only=True):
 class HostedPartitions:
     """The table of hosted partitions, kept in step with the image."""
 
-    def __init__(self, services: HostedServices, resolver: ConfigResolver) -> None:
+    def __init__(self, services: HostedServices, resolver: Callable[[ClusterImage], ConfigResolver]) -> None:
         self.table = PartitionTable(services.image, services.in_contact, services.clock.monotonic)
         self._services = services
-        self._resolver = resolver
+        self._settings = TopicSettings(services.node_id, resolver, services.dice)
+        self.settings = self._settings.log_config
+        """The log settings of a topic in an image."""
         self.logs = LogOpening(
             services.directories, self.table, services.clock, segments_open_max=services.segments_open_max
         )
@@ -118,15 +118,12 @@ class HostedPartitions:
         if self._services.copying is not None:
             self._services.directories.set_moved_aside(self.placing.is_held_elsewhere)
 
-    def settings(self, image: ClusterImage, topic: str) -> LogConfig:
-        """The log settings of a topic."""
-        return log_config(self._resolver.resolve(image.topic_configs(topic)), self._services.dice)
-
-    def using_resolver(self, resolver: ConfigResolver, image: ClusterImage) -> Generator[None, None, None]:
+    def reconfiguring(self) -> Generator[None, None, None]:
         """The broker's own settings have changed: so may those of every topic. Yields after each."""
-        self._resolver = resolver
-        for topic in image.topics.by_name:
-            self.reconfigure(image, topic)
+        for topic in self._services.image().topics.by_name:
+            image = self._services.image()  # a newer one by now, perhaps, and its settings may have been handed out
+            if topic in image.topics.by_name:
+                self.reconfigure(image, topic)
             yield
 
     def following(self, changed: Mapping[Uuid, Collection[int]]) -> Generator[None, None, None]:
@@ -136,10 +133,11 @@ class HostedPartitions:
         """
         for topic_id in sorted(changed):
             for number in changed[topic_id]:
-                topic = self._services.image().topics.by_id.get(topic_id)
+                image = self._services.image()
+                topic = image.topics.by_id.get(topic_id)
                 state = None if topic is None else topic.partitions.get(number)
                 if topic is not None and state is not None:
-                    self._follow(topic, number, state)
+                    self._follow(image, topic, number, state)
                 yield
 
     def opening(self) -> Generator[None, None, None]:
@@ -155,7 +153,7 @@ class HostedPartitions:
             state = None if topic is None else topic.partitions.get(due.number)
             if topic is None or state is None or self._services.node_id not in state.replicas:
                 continue
-            of_settings = due.topic_id, self._resolver, image.topic_configs(topic.name)
+            of_settings = due.topic_id, self._settings.resolver(image), image.topic_configs(topic.name)
             if settings is None or settings[0] != of_settings:
                 settings = of_settings, self.settings(image, topic.name)
             self._open(topic, TopicPartition(topic.name, due.number), state, settings[1])
@@ -165,16 +163,19 @@ class HostedPartitions:
         """Give the partitions of a topic their roles, and open those that it leads here, all at once."""
         config = self.settings(image, topic.name)
         for number, state in topic.partitions.items():
-            self._follow(topic, number, state)
+            self._follow(image, topic, number, state)
             if self.table.due.holds(topic.name, number):
                 self.table.due.discard(topic.name, number)
                 self._open(topic, TopicPartition(topic.name, number), state, config)
 
-    def _follow(self, topic: TopicImage, number: int, state: PartitionImage) -> None:
+    def _follow(self, image: ClusterImage, topic: TopicImage, number: int, state: PartitionImage) -> None:
         name = TopicPartition(topic.name, number)
         unified, node_id = self.table.get(name), self._services.node_id
         if unified is not None:
             self.placing.tell(unified, state)
+            minimum = unified.partition.log.config.min_insync_replicas
+            if state.leader == node_id and minimum != self._settings.min_in_sync(image, topic.name):
+                self.reconfigure(image, topic.name)  # no set counts by an earlier minimum: roles may come first
             self._note_durability(state, unified.partition.log.config)
         if unified is None:
             if state.leader == node_id or (node_id in state.replicas and len(state.replicas) > 1):
@@ -263,7 +264,7 @@ class HostedPartitions:
             topic = self._services.image().topics.by_id.get(one.topic_id)
             state = None if topic is None else topic.partitions.get(one.number)
             if topic is not None and state is not None:
-                self._follow(topic, one.number, state)
+                self._follow(self._services.image(), topic, one.number, state)
                 yield from self.opening()
             yield
         self.logs.tell_recovery()
@@ -297,8 +298,7 @@ class HostedPartitions:
                 continue
             if unified.partition.leader is role:
                 self._services.on_released(unified)
-            self._copy_no_longer(unified)
-            unified.partition.resign()
+            self._rest(unified)
             yield
 
     def checking_lag(self, replica_lag_time_max_ms: int) -> Generator[None, None, None]:

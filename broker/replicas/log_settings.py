@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from stratalog.hot.config import LogConfig
-from stratalog.metadata.settings.configs import ConfigEntry
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
+from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.settings.configs import ConfigEntry, ConfigResolver
 from stratalog.wire.compression import Codec
 
-__all__ = ["demanded_codec", "log_config"]
+__all__ = ["TopicSettings", "demanded_codec", "log_config"]
 
 _SAME_NAME = {
     "segment_bytes": "segment.bytes",
@@ -65,6 +67,41 @@ def log_config(entries: Mapping[str, ConfigEntry], dice: random.Random) -> LogCo
         segment_jitter_ms=dice.randrange(limit_ms) if limit_ms > 0 else 0,
         **values,  # type: ignore[arg-type]  # the catalogue's types were checked when the values were parsed
     )
+
+
+class TopicSettings:
+    """The settings of topics as an image has them, over the broker's own settings in the same image.
+
+    It keeps the last resolver and the last minimum: most images change no settings.
+    """
+
+    def __init__(self, node_id: int, resolver: Callable[[ClusterImage], ConfigResolver], dice: random.Random) -> None:
+        """``resolver`` makes one from the settings of this broker and of all in an image."""
+        self._own = ConfigResource.broker(node_id)
+        self._new_resolver = resolver
+        self._dice = dice
+        self._defaults: tuple[Mapping[str, str], Mapping[str, str], ConfigResolver] | None = None
+        self._minimum: tuple[ConfigResolver, Mapping[str, str], int] | None = None
+
+    def resolver(self, image: ClusterImage) -> ConfigResolver:
+        """The same object as long as the settings of brokers stay."""
+        own, all_brokers, kept = image.configs.of(self._own), image.configs.of(CLUSTER_DEFAULT), self._defaults
+        if kept is None or kept[0] is not own or kept[1] is not all_brokers:
+            self._defaults = kept = own, all_brokers, self._new_resolver(image)
+        return kept[2]
+
+    def log_config(self, image: ClusterImage, topic: str) -> LogConfig:
+        """The settings of the topic's logs. The roll jitter is drawn anew."""
+        return log_config(self.resolver(image).resolve(image.topic_configs(topic)), self._dice)
+
+    def min_in_sync(self, image: ClusterImage, topic: str) -> int:
+        """``min.insync.replicas`` of the topic."""
+        resolver, overrides, kept = self.resolver(image), image.topic_configs(topic), self._minimum
+        if kept is None or kept[0] is not resolver or kept[1] is not overrides:
+            value = resolver.resolve(overrides)["min.insync.replicas"].value
+            assert isinstance(value, int)
+            self._minimum = kept = resolver, overrides, value
+        return kept[2]
 
 
 def demanded_codec(config: LogConfig) -> Codec | None:

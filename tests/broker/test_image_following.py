@@ -64,7 +64,6 @@ class World:
                 hosted=self.hosted,
                 slices=slices,
                 image=lambda: self.image,
-                resolver=lambda _image: None,
                 follow_quotas=lambda _image: None,
                 follow_settings=lambda _image: None,
                 is_mounted=lambda topic_id: topic_id == b"m" * 16,

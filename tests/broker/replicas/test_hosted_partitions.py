@@ -225,7 +225,7 @@ def test_a_partition_that_is_due_is_led_elsewhere_and_comes_back(broker):
     other = replace(topic, name="u", topic_id=b"u" * 16)
 
     def follow(leader):
-        hosted._follow(other, 0, replace(topic.partitions[0], leader=leader))
+        hosted._follow(broker.node.image, other, 0, replace(topic.partitions[0], leader=leader))
         return hosted.table.due.holds("u", 0)
 
     assert broker.run(lambda: [follow(one) for one in (1, 2, 1, -1)]) == [True, False, True, False]
@@ -318,7 +318,7 @@ def test_a_replica_that_acknowledges_before_its_sync_is_reported(broker, replica
     topic, state = with_replicas(broker, replicas)
     partition = broker.partition("t", 0).partition
     broker.run(lambda: partition.update_config(structs.replace(partition.log.config, flush_messages=flush)))
-    broker.run(lambda: hosted._follow(topic, 0, state))
+    broker.run(lambda: hosted._follow(broker.node.image, topic, 0, state))
     assert len(heard) == told
 
 
@@ -368,7 +368,7 @@ def test_a_damaged_copy_takes_nothing_until_a_committed_record_has_it_as_lost(br
     def follow(leader, in_sync, epoch, directory=mine):
         directories = (directory, b"o" * 16)
         state = PartitionImage((me, me + 1), in_sync, leader, leader_epoch=epoch, directories=directories)
-        broker.run(lambda: hosted._follow(topic, 0, state))
+        broker.run(lambda: hosted._follow(broker.node.image, topic, 0, state))
 
     path = Path(unified.log.directory, "00000000000000000000.log")
     content = bytearray(path.read_bytes())
@@ -406,7 +406,7 @@ def test_copies_into_a_failed_directory_end(broker):
 
     def follow(epoch):
         state = PartitionImage((me, me + 1), (me + 1,), me + 1, leader_epoch=epoch)
-        broker.run(lambda: hosted._follow(topic, 0, state))
+        broker.run(lambda: hosted._follow(broker.node.image, topic, 0, state))
 
     follow(8)
     writer = unified.partition.directory

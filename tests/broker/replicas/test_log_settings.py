@@ -4,9 +4,12 @@ import random
 
 import pytest
 
-from stratalog.broker.replicas.log_settings import log_config
+from stratalog.broker.replicas.log_settings import TopicSettings, log_config
 from stratalog.hot.config import LogConfig
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.metadata.settings.configs import ConfigResolver
+from stratalog.wire.records.metadata import ConfigRecord
 
 
 @pytest.fixture
@@ -55,3 +58,25 @@ def test_a_compacted_topic_rolls_its_segment_by_the_longest_lag(settings):
     config = settings(max_compaction_lag_ms="5000", cleanup_policy="compact", min_cleanable_dirty_ratio="0.1")
     assert (config.segment_ms, config.max_compaction_lag_ms, config.min_cleanable_dirty_ratio) == (5000, 5000, 0.1)
     assert settings(max_compaction_lag_ms=str(10**15), cleanup_policy="compact").segment_ms == LogConfig().segment_ms
+
+
+def test_settings_of_topics_follow_each_level_of_an_image():
+    """Each of the topic, of this broker and of all brokers; and a resolver is made once for all images with the same defaults."""
+    made = []
+
+    def resolver(image):
+        made.append(image)
+        own, all_brokers = image.configs.of(ConfigResource.broker(7)), image.configs.of(CLUSTER_DEFAULT)
+        return ConfigResolver.for_topics({}, own, all_brokers)
+
+    topics, image = TopicSettings(7, resolver, random.Random(7)), EMPTY_IMAGE
+    assert [topics.min_in_sync(image, "t"), topics.log_config(image, "t").min_insync_replicas] == [1, 1]
+    for count, (level, name) in enumerate(
+        [(ResourceType.BROKER, ""), (ResourceType.BROKER, "7"), (ResourceType.TOPIC, "t")], 2
+    ):
+        setting = ConfigRecord(resource_type=level, resource_name=name, name="min.insync.replicas", value=str(count))
+        image = image.apply([setting])
+        for _ in range(2):
+            assert [topics.min_in_sync(image, "t"), topics.log_config(image, "t").min_insync_replicas] == [count] * 2
+    assert topics.min_in_sync(image, "u") == 3
+    assert len(made) == 3
