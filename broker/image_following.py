@@ -74,6 +74,12 @@ class ImageFollowing:
         self._has_roles = asyncio.Event()
         """Whether the partitions of the image were put down; not after a lost registration, until they are again."""
         self._has_roles.set()
+        self._lost = 0
+        """How many registrations were lost."""
+        self._resigning = 0
+        """How many resignations are under way."""
+        self._owes_roles = False
+        """Whether the roles of a registration begin when the resignations have ended."""
 
     async def applied(self, image: ClusterImage, change: ImageChange) -> None:
         """Follow the next image; returns when the one after it may come.
@@ -180,15 +186,44 @@ class ImageFollowing:
     def registration_lost(self) -> None:
         """The controller does not know this broker's leaderships: it leads nothing, until an image says otherwise."""
         self._has_roles.clear()
-        self._services.slices.start(self._services.hosted.resigning(), _resigned)
+        self._lost += 1
+        self._owes_roles = False
+        self._resigning += 1
+        self._services.slices.start(self._services.hosted.resigning(), self._resigned)
+
+    def _resigned(self, _value: object, error: Exception | None) -> None:
+        self._resigning -= 1
+        if error is not None:
+            log.error("not every leadership could be ended", exc_info=error)
+        self._take_roles()
 
     def caught_up_again(self) -> None:
-        """The broker is registered anew: it takes the roles that the image gives it, also those that no change has named."""
-        topics = self._services.image().topics.by_id
-        every = {topic_id: tuple(topic.partitions) for topic_id, topic in topics.items()}
-        self._services.slices.start(self._services.hosted.following(every), self._followed)
+        """The broker is registered anew: it takes the roles that the image gives it, also those that no change has named.
 
-    def _followed(self, _value: object, error: Exception | None) -> None:
+        They begin when those of before have ended: where the image has the same leader epoch, an old role would pass for the
+        new one, and end all the same.
+        """
+        self._owes_roles = True
+        self._take_roles()
+
+    def _take_roles(self) -> None:
+        if self._owes_roles and not self._resigning:
+            self._owes_roles = False
+            self._services.slices.start(self._taking_roles(), self._followed)
+
+    def _taking_roles(self) -> Steps[bool]:
+        """Returns whether they are all in place; not if the registration is lost meanwhile."""
+        lost, topics = self._lost, self._services.image().topics.by_id
+        every = {topic_id: tuple(topic.partitions) for topic_id, topic in topics.items()}
+        for _ in self._services.hosted.following(every):
+            yield None
+            if self._lost != lost:
+                return False
+        return True
+
+    def _followed(self, in_place: bool | None, error: Exception | None) -> None:
+        if in_place is False:
+            return
         self._has_roles.set()
         if error is not None:
             log.error("not every partition has got its role again", exc_info=error)
@@ -204,8 +239,3 @@ def _pause(loop: asyncio.AbstractEventLoop) -> Awaited:
     pause = Awaited(lambda error: error)
     loop.call_later(_PAUSE_SECONDS, pause.respond, None)
     return pause
-
-
-def _resigned(_value: object, error: Exception | None) -> None:
-    if error is not None:
-        log.error("not every leadership could be ended", exc_info=error)

@@ -229,3 +229,81 @@ def test_a_broker_that_is_registered_anew_takes_its_roles_again():
         assert [one.number for one in world.hosted.opened] == [0, 1]
 
     asyncio.run(main())
+
+
+def slow(world, order, **steps):
+    """Each of these works of the stand-in takes so many steps, and notes its begin and its end."""
+
+    def work(name, count, ends):
+        def steps_of(*given):
+            order.append(f"{name} begins")
+            for _ in range(count):
+                yield
+            yield from ends(*given)
+            order.append(f"{name} ends")
+
+        return steps_of
+
+    for name, count in steps.items():
+        setattr(world.hosted, name, work(name, count, getattr(world.hosted, name)))
+
+
+def test_roles_of_another_registration_begin_when_those_before_have_ended():
+    """Taking turns, an old role in the same leader epoch passed for the new one and was ended: nothing was copied then."""
+
+    async def main():
+        world, order = World(has_peers=True), []
+        await world.create("a", 2)
+        slow(world, order, resigning=30, following=0)
+        world.following.registration_lost()
+        world.following.caught_up_again()
+        world.following.registration_lost()
+        world.following.caught_up_again()
+        await asyncio.wait_for(world.following._has_roles.wait(), 5)
+        resigned = [one for one in order if one.startswith("resigning")]
+        assert order == [*resigned, "following begins", "following ends"]
+        assert sorted(resigned) == ["resigning begins"] * 2 + ["resigning ends"] * 2
+
+    asyncio.run(main())
+
+
+def test_a_lost_registration_ends_the_taking_of_its_roles():
+    """The roles left are of a registration that has ended, and a start goes on with those of the next one."""
+
+    async def main():
+        world, order = World(has_peers=True), []
+        await world.create("a", 2)
+        slow(world, order, following=30)
+        world.following.registration_lost()
+        world.following.caught_up_again()
+        await asyncio.sleep(0)
+        world.following.registration_lost()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert order == ["following begins"]
+        assert not world.following._has_roles.is_set()
+        world.following.caught_up_again()
+        await asyncio.wait_for(world.following._has_roles.wait(), 5)
+        assert order == ["following begins", "following begins", "following ends"]
+
+    asyncio.run(main())
+
+
+def test_a_resignation_that_fails_keeps_no_role_from_its_partition(caplog):
+    """The mistake is logged, and the roles of the next registration begin."""
+
+    async def main():
+        world = World(has_peers=True)
+        await world.create("a", 2)
+
+        def failing():
+            yield
+            raise RuntimeError("a mistake")
+
+        world.hosted.resigning = failing
+        world.following.registration_lost()
+        world.following.caught_up_again()
+        await asyncio.wait_for(world.following._has_roles.wait(), 5)
+        assert "not every leadership could be ended" in caplog.text
+
+    asyncio.run(main())
