@@ -73,8 +73,8 @@ class LeaderFetcher:
         self._correcting = Correcting(links, leader_id, local_id=local_id, timeout_ms=timeout_ms, archive=archive)
         self._alarm = Alarm(monotonic, lambda: self._step(Ticked()))
         self._monotonic = monotonic
-        self._actions: deque[Action] = deque()
-        """The actions that are still to be done, in order."""
+        self._actions: deque[tuple[Action, Follower | None]] = deque()
+        """The actions that are still to be done, in order, each with the role that it is for."""
         self._is_acting = False
         """Whether it is being done now, or goes on in the next turn of the loop."""
         self._closed = False
@@ -86,7 +86,7 @@ class LeaderFetcher:
 
     def follow(self, key: PartitionKey, role: Follower) -> None:
         """Copy a partition in the role's epoch, from where its log ends when all of it is durable."""
-        self._begun.discard(key)
+        self.release(key)  # what comes for a role before is not for this one, also in the same leader epoch
         self._roles[key] = role
         role.settle(self)
 
@@ -134,7 +134,8 @@ class LeaderFetcher:
         if self._closed:
             return
         self._machine.broker_epoch = self._broker_epoch()
-        self._actions += self._machine.step(event, self._alarm.now_ms())
+        for action in self._machine.step(event, self._alarm.now_ms()):
+            self._actions.append((action, None if isinstance(action, Ask) else self._roles.get(action.key)))
         self._alarm.set(self._machine.wake_at_ms)
         if not self._is_acting:
             self._act()
@@ -148,21 +149,20 @@ class LeaderFetcher:
                 if self._monotonic() > until:
                     asyncio.get_running_loop().call_soon(self._act)
                     return
-                self._do(self._actions.popleft())
+                self._do(*self._actions.popleft())
         except BaseException:
             self._is_acting = False
             raise
         self._is_acting = False
 
-    def _do(self, action: Action) -> None:
+    def _do(self, action: Action, role: Follower | None) -> None:
         if isinstance(action, Ask):
             answer = self._links.ask(
                 self._leader_id, action.request, timeout_ms=self._timeout_ms, version_min=IDS_SINCE
             )
             answer.add_done_callback(self._answered)
             return
-        role = self._roles.get(action.key)
-        if role is None or role.epoch != action.leader_epoch:
+        if role is None or self._roles.get(action.key) is not role:
             return
         if isinstance(action, Correct):
             self._correcting.begin(role, self, is_archived=action.is_archived)
@@ -171,7 +171,7 @@ class LeaderFetcher:
                 self._count(action.key, len(action.data.records or b""))
             rest = role.take(action.data, self)
             if rest is not None:
-                self._actions.appendleft(action._replace(data=rest, is_rest=True))
+                self._actions.appendleft((action._replace(data=rest, is_rest=True), role))
 
     def _count(self, key: PartitionKey, size_bytes: int) -> None:
         if size_bytes and self._throttle is not None and self._throttle.is_key_throttled(key):

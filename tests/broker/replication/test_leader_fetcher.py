@@ -158,3 +158,40 @@ async def test_the_rest_of_an_answer_comes_before_all_else(fetcher, links):
     await turns()
     assert order == [b"abc", b"c", "second"]
     assert counted == [(0, 3), (1, 3)]
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+async def test_records_that_came_for_a_role_are_given_to_no_later_one_of_its_leader_epoch(fetcher, links, is_released):
+    """The log may end elsewhere by then: records behind its end would pass for what lies behind a gap of the leader's cleaner."""
+    first, second, later = Role(0), Role(1), Role(1)
+    for role in (first, second):
+        fetcher.follow(role.key, role)
+    links.newest()[2].set_result(answer())
+    await turns()
+    take = first.take
+
+    def take_and_follow_anew(data, outcome):
+        if is_released:
+            fetcher.release(second.key)
+        fetcher.follow(later.key, later)
+        return take(data, outcome)
+
+    first.take = take_and_follow_anew
+    partitions = [PartitionData(partition_index=number, high_watermark=0, records=b"abc") for number in range(2)]
+    topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=partitions)]
+    links.newest()[2].set_result(FetchResponse(session_id=9, responses=topics))
+    await turns()
+    assert (first.answers, second.answers, later.answers) == ([b"abc"], [], [])
+    asked = {wanted.partition: wanted.fetch_offset for wanted in links.fetches()[-1].topics[0].partitions}
+    assert asked == {0: 3, 1: 0}
+
+
+async def test_an_answer_that_comes_before_a_role_has_settled_is_dropped(fetcher, links):
+    """It was asked for by the role before, from where that one's log ended."""
+    first, later = Role(), Role()
+    fetcher.follow(first.key, first)
+    later.settle = lambda _outcome: None
+    fetcher.follow(later.key, later)
+    links.newest()[2].set_result(answer(b"old"))
+    await turns()
+    assert later.answers == []
