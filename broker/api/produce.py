@@ -17,6 +17,7 @@ from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.dispatch import NO_RESPONSE, PENDING, Api, Operation, Pending, ResourceType
 from stratalog.broker.runtime.metrics import TopicMetrics
 from stratalog.hot.log.log import AppendInfo
+from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topic_names import is_internal
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.produce import (
@@ -199,8 +200,8 @@ def _append(
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
         whole.moved |= error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if records is not None and (known := _name_of(context, topic, by_id=by_id)) is not None:
-            context.broker.partitions.refused.note(TopicPartition(known, data.index), records, error)
+        if records is not None:
+            context.broker.partitions.refused.note(_place(context, topic, data.index, by_id=by_id), records, error)
         return
     answer.log_start_offset = unified.log_start_offset
     whole.missing += 1
@@ -220,9 +221,12 @@ def _append(
         leader.append(kept, whole.acks, release, waiting)
 
 
-def _name_of(context: Context, topic: TopicProduceData, *, by_id: bool) -> str | None:
+def _place(context: Context, topic: TopicProduceData, partition: int, *, by_id: bool) -> TopicPartition | PartitionKey:
+    """The partition by its name, or by the id of a topic that is not known here yet."""
     known = context.broker.image.topics.by_id.get(topic.topic_id) if by_id else None
-    return topic.name if not by_id else None if known is None else known.name
+    if by_id and known is None:
+        return PartitionKey(topic.topic_id, partition)
+    return TopicPartition(topic.name if known is None else known.name, partition)
 
 
 def _find(context: Context, topic: TopicProduceData, partition: int, *, by_id: bool) -> UnifiedLog:

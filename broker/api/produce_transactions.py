@@ -62,10 +62,12 @@ class TransactionalBatch:
         self.leader.append(self._records, self._acks, self._release, self._waiting, transaction_version=version)
 
     def refuse(self, error: KafkaError) -> None:
-        """Refuse the batch: its partition is not in the transaction, or that cannot be found out now."""
-        if self._release is not None:
-            self._release()
-        self._waiting.acknowledge(for_produce(error, _API_KEY, self._context.api_version))
+        """Refuse the batch: its partition is not in the transaction, or that cannot be found out now.
+
+        Those behind it may be asked about a moment later, and be let in before it (Kafka: ``VerificationStateEntry``).
+        """
+        refusal = for_produce(error, _API_KEY, self._context.api_version)
+        self.leader.refused.turn_away(self.partition, self._records, self._release, self._waiting, refusal)
 
 
 def must_ask(context: Context, unified: UnifiedLog, records: memoryview) -> bool:

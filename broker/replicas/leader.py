@@ -77,7 +77,7 @@ class Leader:
         self._log = partition.log
         self._clock = clock
         self._rework = rework
-        self._refused = partition.refused
+        self.refused = partition.refused
         self._written: deque[WaitingAppend] = deque()
         self._committed: deque[WaitingAppend] = deque()
         self._held: deque[HeldAppend] = deque()
@@ -113,7 +113,7 @@ class Leader:
         of ``records`` may be used again; None if the caller alone holds it. ``ready``: the batch is as the
         topic demands it, and its turn has come.
         """
-        if (self.ended is not None or self._refused.batches) and self._turned_away(records, release, waiting):
+        if (self.ended is not None or self.refused.batches) and self._turned_away(records, release, waiting):
             return
         if not ready and (self._demanding or self._held):
             held = HeldAppend(records, acks, release, waiting, True, transaction_version=transaction_version)
@@ -126,7 +126,7 @@ class Leader:
             if acks == -1 and len(self.state.in_sync) < self.state.min_insync_replicas:
                 self.state.check_enough_replicas()
         except KafkaError as error:
-            self._refused.turn_away(self.topic_partition, records, release, waiting, error)
+            self.refused.turn_away(self.topic_partition, records, release, waiting, error)
             return
         try:
             waiting.info = info = self._log.appender.append_as_leader(
@@ -136,7 +136,7 @@ class Leader:
             if error.code is ErrorCode.INVALID_TIMESTAMP:
                 self._explain(bytes(records), error, waiting)
             else:
-                waiting.acknowledge(self._refused.instead(self.topic_partition, records, error))
+                waiting.acknowledge(self.refused.instead(self.topic_partition, records, error))
             return
         if info.duplicate:
             self._await_duplicate(acks, waiting)
@@ -174,8 +174,8 @@ class Leader:
     ) -> bool:
         """Whether the role has ended, or a batch before this one was refused: then this one is, too."""
         if self.ended is None:
-            return self._refused.turned_away(self._log, records, release, waiting)
-        self._refused.turn_away(self.topic_partition, records, release, waiting, self.ended)
+            return self.refused.turned_away(self._log, records, release, waiting)
+        self.refused.turn_away(self.topic_partition, records, release, waiting, self.ended)
         return True
 
     def _await_duplicate(self, acks: int, waiting: WaitingAppend) -> None:
@@ -285,8 +285,7 @@ class Leader:
                     transaction_version=held.transaction_version,
                 )
                 continue
-            held.give_back()
-            held.waiting.acknowledge(held.error)
+            self.refused.turn_away(self.topic_partition, held.records, held.give_back, held.waiting, held.error)
 
     # -- followers ------------------------------------------------------------------------------------------
 
@@ -377,7 +376,7 @@ class Leader:
 
     def on_write_refused(self, error: OSError) -> None:
         """Refuse what was queued; what is in the file keeps waiting for its sync."""
-        self._refused.note_shortage(self.topic_partition)
+        self.refused.note_shortage(self.topic_partition)
         written_offset = self._log.written_offset
         failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} could not be written: {error}")
         lost = [one for one in (*self._written, *self._committed) if one.info.last_offset >= written_offset]
@@ -393,8 +392,7 @@ class Leader:
                 queue.popleft().acknowledge(failure)
         while self._held:
             held = self._held.popleft()
-            held.give_back()
-            held.waiting.acknowledge(failure)
+            self.refused.turn_away(self.topic_partition, held.records, held.give_back, held.waiting, failure)
         while self._explained:
             self._explained.popitem()[1].acknowledge(failure)
 

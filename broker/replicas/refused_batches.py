@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 
 from stratalog.broker.replicas.waiting_append import WaitingAppend
 from stratalog.hot.log.log import Log
-from stratalog.wire.batch import HEADER_BYTES, read_header
+from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.wire.batch import HEADER_BYTES, BatchHeader, read_header
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
@@ -28,18 +29,13 @@ __all__ = ["RefusedBatches"]
 _BATCHES_MAX: Final = 10_000
 REMEMBERED_SECONDS: Final = 10.0
 """After the last refusal. A producer that has given the batch up is answered as by Kafka then."""
-_PASSING: Final = frozenset(
-    {
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Reasons that may have passed when the next batch comes."""
-_ALL: Final = -1
-"""The producer id for a log that had no room: which batches were refused is not known then."""
+_IN_THE_LOG: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT})
+"""Answers to a batch that has its place, and may come again all the same."""
+_ALL: Final = None
+"""Stands for the producer id in a log that had no room: which batches were refused is not known then."""
+
+_Place = TopicPartition | PartitionKey
+"""A partition, by the id of its topic where the name is not known yet."""
 
 
 class _Refused(NamedTuple):
@@ -61,13 +57,17 @@ class RefusedBatches:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self.batches: OrderedDict[tuple[TopicPartition, int], _Refused] = OrderedDict()
+        self.batches: OrderedDict[tuple[_Place, int | None], _Refused] = OrderedDict()
         """The refused batches of each producer in each partition, the latest refusal last; empty nearly always."""
 
-    def note(self, partition: TopicPartition, records: memoryview | bytearray, error: KafkaError) -> None:
-        """A batch was refused, and is not in the log."""
-        if error.code not in _PASSING or len(records) < HEADER_BYTES:
+    def note(self, partition: _Place, records: memoryview | bytearray, error: KafkaError) -> None:
+        """A batch was refused, and is not in the log: remember it if its producer sends it again by itself.
+
+        CORRUPT_MESSAGE is about this batch alone, so those behind it get NOT_ENOUGH_REPLICAS: every client repeats that.
+        """
+        if not error.retriable or error.code in _IN_THE_LOG or len(records) < HEADER_BYTES:
             return
+        code = ErrorCode.NOT_ENOUGH_REPLICAS if error.code is ErrorCode.CORRUPT_MESSAGE else error.code
         header = read_header(records)
         if header.producer_id < 0 or header.base_sequence < 0:
             return
@@ -76,7 +76,7 @@ class RefusedBatches:
         before = self.batches.get(key)
         if before is not None and before.epoch == header.producer_epoch and now < before.until:
             first, last = min(first, before.first), max(last, before.last)
-        self._put(key, _Refused(header.producer_epoch, first, last, error.code, now + REMEMBERED_SECONDS))
+        self._put(key, _Refused(header.producer_epoch, first, last, code, now + REMEMBERED_SECONDS))
 
     def note_shortage(self, partition: TopicPartition) -> None:
         """Batches that were queued found no room on the disk, and are forgotten."""
@@ -119,7 +119,14 @@ class RefusedBatches:
         if len(records) < HEADER_BYTES:
             return None
         header, partition = read_header(records), log_.topic_partition
-        key = partition, header.producer_id
+        for place in (partition, PartitionKey(log_.topic_id, partition.partition)):
+            refused = self._refusal_before(log_, place, header)
+            if refused is not None:
+                return _again(partition, header.producer_id, refused)
+        return None
+
+    def _refusal_before(self, log_: Log, place: _Place, header: BatchHeader) -> _Refused | None:
+        key = place, header.producer_id
         refused = self.batches.get(key)
         if refused is None:
             return None
@@ -132,10 +139,11 @@ class RefusedBatches:
         if header.base_sequence <= awaited:
             return None
         self.batches[key] = refused._replace(last=max(refused.last, header.base_sequence + header.last_offset_delta))
-        return _again(partition, header.producer_id, refused)
+        return refused
 
     def instead(self, partition: TopicPartition, records: memoryview | bytearray, error: KafkaError) -> KafkaError:
         """The answer to a batch that the log refuses: behind one that found no room it is not out of order for good."""
+        self.note(partition, records, error)
         self._forget()
         short = self.batches.get((partition, _ALL))
         if short is None or error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -148,7 +156,7 @@ class RefusedBatches:
         while self.batches and now >= next(iter(self.batches.values())).until:
             self.batches.popitem(last=False)
 
-    def _put(self, key: tuple[TopicPartition, int], refused: _Refused) -> None:
+    def _put(self, key: tuple[_Place, int | None], refused: _Refused) -> None:
         self.batches[key] = refused
         self.batches.move_to_end(key)
         if len(self.batches) > _BATCHES_MAX:

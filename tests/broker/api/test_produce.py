@@ -3,6 +3,7 @@
 import pytest
 
 from stratalog.client.client import BrokerUnavailable
+from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.batch import BATCH_HEADER, CRC_START, Record, build_batch, build_control_batch, read_header
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
@@ -74,6 +75,15 @@ def test_an_unknown_topic_is_refused_by_name_and_by_id(broker, new_batch, versio
     """Names end in UNKNOWN_TOPIC_OR_PARTITION, ids in UNKNOWN_TOPIC_ID."""
     answer = broker.link().call(request(b"x" * 16, new_batch(b"a"), name="absent"), version)
     assert answer.responses[0].partition_responses[0].error_code == code
+
+
+def test_a_batch_for_an_id_that_is_not_known_yet_is_remembered(broker, new_batch):
+    """The metadata that a producer has may be newer than this broker's: its later batches do not overtake this one."""
+    batch = new_batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+    answer = broker.link().call(request(b"x" * 16, batch), 13)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    remembered = broker.run(lambda: dict(broker.node.partitions.refused.batches))
+    assert list(remembered) == [(PartitionKey(b"x" * 16, 0), 7)]
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])

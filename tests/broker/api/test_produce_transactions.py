@@ -133,6 +133,19 @@ def test_a_coordinator_that_is_not_there_yet_is_not_the_producers_mistake(transa
     assert transactions.produce(producer, 0) == [0]
 
 
+def test_a_batch_behind_one_whose_coordinator_was_away_does_not_overtake_it(transactions):
+    """Version 1 may go on anywhere: the later one would be taken, and the first be out of order for ever."""
+    producer = transactions.producer()
+    assert transactions.add(producer, 0) == [0]
+    host = transactions.broker.node.transactions.host
+    drivers, host._drivers = host._drivers, {}
+    assert transactions.produce(producer, 0, version=9) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    host._drivers = drivers
+    assert transactions.produce(producer, 0, sequence=1, version=9) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert transactions.produce(producer, 0, version=9) == [0]
+    assert transactions.produce(producer, 0, sequence=1, version=9) == [0]
+
+
 def test_a_large_batch_gives_its_buffer_back(transactions):
     """Whether it is let in or not."""
     producer = transactions.producer()

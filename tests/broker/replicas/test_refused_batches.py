@@ -6,11 +6,12 @@ import pytest
 
 from stratalog.broker.replicas.refused_batches import REMEMBERED_SECONDS, RefusedBatches
 from stratalog.hot.config import LogConfig
+from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 from tests.broker.replicas.leader_rig import Bench
 
-PLACE = TopicPartition("t", 0)
+PLACE, TOPIC_ID = TopicPartition("t", 0), b"i" * 16
 AWAY = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0 is led elsewhere")
 
 
@@ -31,7 +32,9 @@ class Rig:
         self.now = 0.0
         self.refused = RefusedBatches(lambda: self.now)
         self.known = {}
-        self.log = SimpleNamespace(topic_partition=PLACE, producer_state=SimpleNamespace(entries=self.known))
+        self.log = SimpleNamespace(
+            topic_partition=PLACE, topic_id=TOPIC_ID, producer_state=SimpleNamespace(entries=self.known)
+        )
 
     def before(self, records):
         """The code of the refusal; None if the batch may come."""
@@ -106,6 +109,17 @@ def test_a_batch_that_another_leader_has_taken_holds_up_no_other(rig, batch):
     assert rig.before(batch(4)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=4)
     assert rig.before(batch(6)) is None
+
+
+def test_a_batch_that_came_before_its_topic_was_known_holds_up_those_behind_it(rig, batch):
+    """It named the topic by its id; those behind it came when the name was known, and before the log was open."""
+    rig.refused.note(PartitionKey(TOPIC_ID, 0), batch(0), KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "not here yet"))
+    rig.refused.note(PLACE, batch(1), AWAY)
+    assert rig.before(batch(1)) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert rig.before(batch(2)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for taken in range(3):
+        assert rig.before(batch(taken)) is None
+        rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=taken)
 
 
 def test_an_earlier_refusal_does_not_hide_a_later_one(rig, batch):
