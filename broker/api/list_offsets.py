@@ -2,8 +2,9 @@
 
 Behaviour: -1 high watermark (read_committed: last stable offset), -2 log start, -3 the record with the largest
 timestamp, -4 local log start, -5 the last archived offset, -6 the first offset not yet archived; -5 and -6 are -1
-where nothing is archived. Times are exact records, looked up in the archive first where the local disk begins
-later; that part of an answer takes a GET or two and leaves when it is there. Large batches are opened in a worker.
+where nothing is archived, -3 is while its record is not below what -1 answers. Times are exact records, looked up in the
+archive first where the local disk begins later; that part of an answer takes a GET or two and leaves when it is there.
+Large batches are opened in a worker.
 
 Replica id -2 is Kafka's debugging consumer: the latest offset is then the end of the log, and a follower answers for the ends
 of its copy, which is how far it has come.
@@ -37,18 +38,24 @@ _NOT_AVAILABLE_SINCE = 5
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
+def _last_fetchable(unified: UnifiedLog, *, committed: bool, for_replica: bool) -> int:
+    """The end of the records that may be named in an answer (Kafka: ``lastFetchableOffset``)."""
+    partition = unified.partition
+    if for_replica:
+        return partition.log.log_end_offset
+    return partition.last_stable_offset if committed else partition.high_watermark
+
+
 def _end(unified: UnifiedLog, timestamp: int, *, committed: bool, for_replica: bool) -> int:
     """The offset of one of the named ends; -1 for one that does not exist.
 
     Raises OFFSET_NOT_AVAILABLE for a latest offset that a new leader does not know yet (KIP-207).
     """
-    partition, remote = unified.partition, unified.remote
+    remote = unified.remote
     if timestamp == LATEST:
-        if for_replica:
-            return partition.log.log_end_offset
-        if unified.partition.is_behind:
+        if unified.partition.is_behind and not for_replica:
             raise _not_available(unified)
-        return partition.last_stable_offset if committed else partition.high_watermark
+        return _last_fetchable(unified, committed=committed, for_replica=for_replica)
     if timestamp == EARLIEST:
         return unified.log_start_offset
     if timestamp == EARLIEST_LOCAL:
@@ -76,19 +83,29 @@ def _fill_end(
 
 
 async def _look_up(
-    unified: UnifiedLog, answer: ListOffsetsPartitionResponse, timestamp: int, *, committed: bool, search: SearchBatch
+    unified: UnifiedLog,
+    answer: ListOffsetsPartitionResponse,
+    timestamp: int,
+    *,
+    committed: bool,
+    for_replica: bool,
+    search: SearchBatch,
 ) -> None:
     """A record by its time, in the archive and on the local disk.
 
-    A new leader may not know yet that there is one: it says so instead of "none".
+    The one with the largest timestamp of the whole log may not be named yet: there is none then, as in Kafka. A new leader
+    may not know yet that there is one: it says so instead of "none".
     """
     is_behind = unified.partition.is_behind
+    limit = _last_fetchable(unified, committed=committed, for_replica=for_replica)
     try:
         if timestamp == MAX_TIMESTAMP:
             found = await unified.find_max_timestamp(search)
+            if found is not None and found.offset >= limit:
+                found = None
         else:
             found = await unified.find_timestamp(timestamp, committed=committed, search=search)
-        if is_behind and (found is None or timestamp == MAX_TIMESTAMP):
+        if is_behind and found is None:
             raise _not_available(unified)
     except KafkaError as error:
         answer.error_code = error.code
@@ -150,7 +167,14 @@ class _Lookups:
         context = self._context
         search: SearchBatch = partial(context.broker.deep_work.search, source=context.connection)
         for unified, answer, timestamp in self._later:
-            await _look_up(unified, answer, timestamp, committed=self._committed, search=search)
+            await _look_up(
+                unified,
+                answer,
+                timestamp,
+                committed=self._committed,
+                for_replica=self._for_replica,
+                search=search,
+            )
         return self.response
 
 

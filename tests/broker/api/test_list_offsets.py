@@ -174,6 +174,53 @@ def test_a_new_leader_that_is_behind_does_not_say_that_there_is_no_such_record(b
     assert [answer.error_code for answer in rest] == [behind, behind, behind, 0]
 
 
+def test_a_new_leader_that_is_behind_names_the_largest_timestamp_below_its_mark(broker):
+    """The largest one of the whole log is committed: no record behind it changes the answer."""
+    broker.create("t")
+    for day in (2, 0, 1):
+        broker.produce("t", NewRecord(b"v", THEN_MS + day * DAY_MS))
+    partition = broker.partition("t", 0).partition
+    broker.run(lambda: partition.lead(1, 9, replicas=(1, 2), in_sync=(1, 2)))
+
+    def fall_behind():
+        state = partition.leader.state
+        state.epoch_start_offset, state.high_watermark, partition.high_watermark = 3, 2, 2
+
+    broker.run(fall_behind)
+    (largest,) = ask(broker.link(), 11, -3)
+    assert (largest.error_code, largest.offset, largest.timestamp) == (0, 0, THEN_MS + 2 * DAY_MS)
+
+
+def test_the_largest_timestamp_of_a_record_that_is_not_committed_is_hidden_from_consumers(broker, new_batch):
+    """A follower in sync lacks it, and the next leader may: -1, as Kafka. A replica sees the whole log."""
+    broker.create("t")
+    unified, me = broker.partition("t"), broker.node.node_id
+    partition = unified.partition
+    broker.run(lambda: partition.lead(me, partition.leader_epoch, replicas=(me, me + 1), in_sync=(me, me + 1)))
+    broker.append("t", new_batch(b"uncommitted", timestamp_ms=THEN_MS), acks=1)
+    broker.wait_until(lambda: unified.log.flushed_offset == 1)
+    latest, largest, by_time = ask(broker.link(), 11, -1, -3, THEN_MS)
+    assert [(one.error_code, one.offset) for one in (latest, largest, by_time)] == [(0, 0), (0, -1), (0, -1)]
+    assert largest.timestamp == -1
+    assert ask(broker.link(), 11, -3, replica_id=-2)[0].offset == 0
+
+
+def test_the_largest_timestamp_of_an_open_transaction_is_hidden_from_readers_of_committed_data(transactions):
+    """The same holds for a look-up by time, until the transaction ends. Readers of all data find the record."""
+    producer = transactions.producer()
+    assert transactions.produce(producer, 0) == [0]
+    uncommitted = [one.offset for one in ask(transactions.link, 11, -1, -3, 0)]
+    committed = [one.offset for one in ask(transactions.link, 11, -1, -3, 0, isolation_level=1)]
+    assert (uncommitted, committed) == ([1, 0, 0], [0, -1, -1])
+    transactions.end(producer)
+    transactions.settled()
+    transactions.wait_for(lambda: transactions.broker.partition("t").partition.last_stable_offset == 2)
+    ended = [one.offset for one in ask(transactions.link, 11, -1, -3, 0, isolation_level=1)]
+    assert ended[0] == 2
+    assert ended[1] >= 0
+    assert ended[2] == 0
+
+
 def test_a_follower_tells_how_far_its_copy_goes_to_those_who_ask_for_that(broker):
     """Replica id -2: the ends of the copy; a consumer, and a time, are sent to the leader. A leader says the end of its log."""
     broker.create("t")
