@@ -20,7 +20,7 @@ from stratalog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-__all__ = ["remove_throttle", "set_throttle", "throttled_topics"]
+__all__ = ["FOLLOWERS", "LEADERS", "RATES", "remove_throttle", "set_throttle", "throttled_replicas"]
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS: Final = "leader.replication.throttled.replicas"
@@ -48,29 +48,50 @@ def set_throttle(
     _alter_brokers(client, brokers, dict.fromkeys(RATES, rate))
 
 
-def throttled_topics(client: Client, names: Iterable[str]) -> list[str]:
-    """The topics of ``names`` that have throttled replicas. Raises `KafkaError`."""
-    wanted, found = sorted(names), []
+def throttled_replicas(client: Client, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The lists of throttled replicas that topics of ``names`` have set, as ``0:1,0:2`` or ``*``, by topic. Raises `KafkaError`."""
+    wanted, found = sorted(names), dict[str, tuple[str, ...]]()
     for start in range(0, len(wanted), _A_REQUEST):
         settings = describe_topic_configs(client, wanted[start : start + _A_REQUEST], keys=[LEADERS, FOLLOWERS])
-        found += [name for name, rows in settings.items() if any(one.source == ConfigSource.TOPIC for one in rows)]
+        for name, rows in settings.items():
+            lists = tuple(one.value or "" for one in rows if one.source == ConfigSource.TOPIC)
+            if lists:
+                found[name] = lists
     return found
 
 
-def remove_throttle(client: Client, brokers: Collection[int], topics: Collection[str]) -> None:
-    """Remove the rates of ``brokers`` and the throttled replicas of ``topics``; what is not set stays so. Raises `KafkaError`."""
-    _alter_brokers(client, brokers, dict.fromkeys(RATES))
+def remove_throttle(client: Client, brokers: Collection[int], topics: Collection[str]) -> list[int]:
+    """Remove the rates of ``brokers`` and the throttled replicas of ``topics``; what is not set stays so.
+
+    Returns the brokers that are away and keep their rates. Raises `KafkaError`.
+    """
+    away = _alter_brokers(client, brokers, dict.fromkeys(RATES))
     _alter(client, _TOPIC, {name: dict.fromkeys((LEADERS, FOLLOWERS)) for name in sorted(topics)})
+    return away
 
 
-def _alter_brokers(client: Client, brokers: Collection[int], changes: Changes) -> None:
-    """Each broker takes its own settings only. One that is away copies nothing, and a rate without replicas does nothing."""
+def _alter_brokers(client: Client, brokers: Collection[int], changes: Changes) -> list[int]:
+    """Change brokers that are there, and return the others: each takes its own settings only.
+
+    One that is away copies nothing, and a rate without replicas does nothing.
+    """
+    away = []
     for broker in sorted(brokers):
-        try:
-            client.reach(broker)
-        except BrokerAway:
+        if not _is_there(client, broker):
+            away.append(broker)
             continue
         _alter(client, _BROKER, {str(broker): changes}, broker)
+    return away
+
+
+def _is_there(client: Client, broker: int) -> bool:
+    if broker not in client.brokers:
+        return False
+    try:
+        client.reach(broker)
+    except BrokerAway:
+        return False
+    return True
 
 
 def _alter(client: Client, kind: int, changes: Mapping[str, Changes], broker: int | None = None) -> None:

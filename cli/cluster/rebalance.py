@@ -83,7 +83,7 @@ def rebalance(
     With --replication-factor partitions get more replicas, or fewer: topics of a cluster that has grown, for instance.
 
     Ctrl-C ends the command: moves that have begun go on, and the throttle stays. The same command goes on from there, and
-    removes it. Exit code 4: partitions wait for replicas to come in sync; stderr names them.
+    removes it where it still moves replicas; stderr names what stays, and how to remove it. Exit code 4: partitions wait for replicas to come in sync; stderr names them.
     """
     if topics and replication_factor is None:
         raise click.UsageError("--topic says for which topics --replication-factor holds: give that, too.")

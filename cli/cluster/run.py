@@ -12,11 +12,11 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from stratalog.cli.cluster.plan import Plan, partitions_of
+from stratalog.cli.cluster.run_throttle import RunThrottle
 from stratalog.cli.output import bytes_text
 from stratalog.client.client import BrokerAway, Client, Partition
 from stratalog.client.partition_states import min_in_sync_replicas
 from stratalog.client.reassignments import Reassignment, elect_preferred_leaders, list_reassignments, reassign
-from stratalog.client.throttles import remove_throttle, set_throttle, throttled_topics
 from stratalog.metadata.balancing.moves import Move, is_safe, may_begin
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.topic import TopicPartition
@@ -58,7 +58,7 @@ class Run:
         self._client = client
         self._plan = plan
         self._at_once = at_once
-        self._throttle = throttle
+        self._throttle = RunThrottle(client, throttle, say)
         self._say = say
         self._sleep = sleep
         self._clock = client.monotonic
@@ -72,12 +72,11 @@ class Run:
 
         Raises `KafkaError`, and `BrokerAway` after `AWAY_SECONDS`; moves that have begun go on then, as after Ctrl-C.
         """
-        if self._throttle is not None and self._plan.moves:
-            self._set_throttle(self._throttle)
+        self._throttle.set(self._plan.moves, self._plan.running)
         least = min_in_sync_replicas(self._client, {move.partition.topic for move in self._plan.moves})
         self._move(least)
         self._elect(elect_all=elect_all)
-        self._clear_throttle()
+        self._throttle.clear()
         return self.outcome
 
     @property
@@ -172,28 +171,6 @@ class Run:
             if not wanted or self._clock() >= deadline:
                 return
             self._sleep(LOOK_SECONDS)
-
-    def _set_throttle(self, rate: int) -> None:
-        brokers = {broker for move in self._plan.moves for broker in (*move.replicas, *move.adding)}
-        up = self._up()
-        pairs: dict[str, tuple[list[str], list[str]]] = {}
-        for move in self._plan.moves:
-            leaders, followers = pairs.setdefault(move.partition.topic, ([], []))
-            leaders += [f"{move.partition.partition}:{broker}" for broker in move.replicas]
-            followers += [f"{move.partition.partition}:{broker}" for broker in move.adding]
-        set_throttle(self._client, brokers & up, rate, pairs)
-
-    def _clear_throttle(self) -> None:
-        """Remove the throttle of this run, and of one before that was interrupted, when nothing is being moved any more."""
-        if list_reassignments(self._client):
-            return
-        topics = throttled_topics(self._client, [topic.name for topic in self._client.refresh()])
-        if topics or self._throttle is not None:
-            remove_throttle(self._client, self._up(), topics)
-
-    def _up(self) -> set[int]:
-        """The brokers that Metadata names: those that are not fenced."""
-        return set(self._client.brokers)
 
 
 def _is_under_way(move: Move, running: Mapping[TopicPartition, Reassignment]) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.client.client import Client
-from stratalog.client.throttles import FOLLOWERS, LEADERS, RATES, remove_throttle, set_throttle, throttled_topics
+from stratalog.client.throttles import FOLLOWERS, LEADERS, RATES, remove_throttle, set_throttle, throttled_replicas
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_configs import AlterConfigsResourceResponse
 from stratalog.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
@@ -68,10 +68,10 @@ def test_a_topic_that_was_deleted_meanwhile_has_no_throttle(cluster):
             remove_throttle(client, [1], [])
 
 
-def test_throttled_topics_are_those_with_such_a_setting_of_their_own(cluster):
+def test_throttled_replicas_are_those_of_topics_with_such_a_setting_of_their_own(cluster):
     """Defaults do not count."""
     answer = told.configs({"a": {LEADERS: "0:1"}, "b": {LEADERS: ""}})
     answer.results[1].configs[0].config_source = 5
     cluster.answers[32] = answer
     with Client(cluster.address, 5) as client:
-        assert throttled_topics(client, ["b", "a"]) == ["a"]
+        assert throttled_replicas(client, ["b", "a"]) == {"a": ("0:1",)}

@@ -13,7 +13,7 @@ from stratalog.cli.main import cli
 from stratalog.client.admin import alter_topic_configs, create_topic
 from stratalog.client.client import Client
 from stratalog.client.reassignments import list_reassignments
-from stratalog.client.throttles import throttled_topics
+from stratalog.client.throttles import throttled_replicas
 from tests.broker.nodes_of_a_cluster import RunningNodes
 
 BROKERS = (1, 2, 3, 4)
@@ -100,7 +100,7 @@ def test_a_broker_is_emptied_and_later_takes_its_share_again(cluster):
     assert "nothing to move" in cluster.run("rebalance", "--dry-run").stdout
     assert "Moved" not in cluster.run("rebalance", "--execute").stderr
     with Client(cluster.bootstrap) as client:
-        assert throttled_topics(client, ["t"]) == []
+        assert throttled_replicas(client, ["t"]) == {}
     assert cluster.run().exit_code == 0
 
 
@@ -119,11 +119,11 @@ def test_a_run_that_was_interrupted_goes_on_with_the_next_one(cluster, monkeypat
     assert "Interrupted: " in told.stderr
     assert "Until then their throttle stays." in told.stderr
     with Client(cluster.bootstrap) as client:
-        assert throttled_topics(client, ["t"]) == ["t"]
-    cluster.run("decommission", "1", "--execute")
+        assert list(throttled_replicas(client, ["t"])) == ["t"]
+    cluster.run("decommission", "1", "--execute", "--throttle", "10MiB")
     assert cluster.counts()[0][1] == 0
     with Client(cluster.bootstrap) as client:
-        assert (throttled_topics(client, ["t"]), list_reassignments(client)) == ([], {})
+        assert (throttled_replicas(client, ["t"]), list_reassignments(client)) == ({}, {})
     cluster.run("rebalance", "--execute")
 
 
