@@ -70,6 +70,7 @@ def make_plan(
 ) -> Plan:
     """Plan for the cluster as it is now; with ``only``, all other brokers leave. Raises `KafkaError`, `NotFoundError`, `Invalid`."""
     cluster = describe_cluster(client)
+    earlier = list_reassignments(client)
     topics = client.refresh()
     parts = partitions_of(topics)
     registered = {one.node_id: one for one in cluster.brokers}
@@ -82,7 +83,7 @@ def make_plan(
     if not receivers:
         raise Invalid("no broker that is active would be left to hold replicas")
     running = list_reassignments(client)
-    present = {one: running[one].target if one in running else part.replicas for one, part in parts.items()}
+    present = {one: _in_the_end(part.replicas, running.get(one), earlier.get(one)) for one, part in parts.items()}
     sizes, unknown = copy_sizes(client, topics)
     placed = {one: Placed(replicas, sizes.get(one, CopySize(0)).from_peer) for one, replicas in present.items()}
     racks = {broker: registered[broker].rack if broker in registered else None for broker in {*registered, *holding}}
@@ -103,6 +104,19 @@ def make_plan(
         frozenset(move.partition for move in moves if move.adding and move.partition in unknown),
         running,
     )
+
+
+def _in_the_end(
+    replicas: tuple[int, ...], running: Reassignment | None, earlier: Reassignment | None
+) -> tuple[int, ...]:
+    """The replicas of a partition when its move has ended.
+
+    A move that ``earlier`` tells of may end between the answers of Metadata and of the list of moves. Metadata then has the
+    replicas of both its ends, which must not be taken for its replication factor.
+    """
+    if running is not None:
+        return running.target
+    return earlier.target if earlier is not None and replicas == earlier.replicas else replicas
 
 
 def _factors(factor: Factor, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
-from stratalog.cli.cluster.plan import Plan, plan_document, write_plan
-from stratalog.client.cluster import Broker
+from stratalog.cli.cluster.plan import Plan, make_plan, plan_document, write_plan
+from stratalog.client.cluster import Broker, Cluster
 from stratalog.client.reassignments import Reassignment
 from stratalog.metadata.balancing.moves import Move
 from stratalog.wire.topic import TopicPartition
@@ -74,3 +75,22 @@ def test_a_plan_without_moves_and_one_with_many(plan, capsys):
     many = tuple(Move(one(number), (1,), (2,), 1, 1) for number in range(50))
     write_plan(Plan(many, plan.brokers, frozenset(), plan.present, plan.leaders, frozenset(), {}), None)
     assert capsys.readouterr().out.splitlines()[-1] == "  and 30 more; --json lists them"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "later", "end"),
+    [((2, 3, 1), {}, (2, 3)), ((2, 3), {}, (2, 3)), ((2, 3, 1), {one(0): Reassignment((2, 4, 1), (4,), (1,))}, (2, 4))],
+    ids=["told before its end", "told behind its end", "on its way elsewhere"],
+)
+def test_a_move_that_ends_while_the_plan_is_made_leaves_the_replication_factor_as_it_is(
+    monkeypatch, replicas, later, end
+):
+    """Metadata may have the replicas of both its ends when the list of moves has it no more."""
+    lists = iter([{one(0): Reassignment((2, 3, 1), (3,), (1,))}, later])
+    cluster = Cluster("c", 1, tuple(Broker(number, "h", 9092, None, False) for number in (1, 2, 3, 4)), True)
+    part = SimpleNamespace(partition=0, replicas=replicas, leader=2)
+    client = SimpleNamespace(refresh=lambda: [SimpleNamespace(name="t", partitions=[part])])
+    monkeypatch.setattr(f"{make_plan.__module__}.list_reassignments", lambda _client: next(lists))
+    monkeypatch.setattr(f"{make_plan.__module__}.describe_cluster", lambda _client: cluster)
+    monkeypatch.setattr(f"{make_plan.__module__}.copy_sizes", lambda *_: ({}, frozenset()))
+    assert make_plan(client, leaving=(), only=None, spread=False).present == {one(0): end}
