@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError
@@ -39,6 +39,8 @@ IDS_SINCE = 13
 """Fetch names topics by id from this version on. Kafka has it since 3.1."""
 
 log = logging.getLogger(__name__)
+
+_SETTLE_SECONDS: Final = 0.5
 
 
 class LeaderFetcher:
@@ -124,9 +126,17 @@ class LeaderFetcher:
             self._step(Followed(key, role.epoch, position))
 
     def refused(self, role: Follower, position: LogPosition) -> None:
-        """It is to be asked for again."""
-        if self._roles.get(role.key) is role:
+        """It is to be asked for again; or for the first time, if the disk had no room for what an earlier role has left."""
+        if self._roles.get(role.key) is not role:
+            return
+        if role.key in self._begun:
             self._step(Refused(role.key, role.epoch, position))
+        else:
+            asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._settle_again, role)
+
+    def _settle_again(self, role: Follower) -> None:
+        if self._roles.get(role.key) is role and not self._closed:
+            role.settle(self)
 
     # -- driving ----------------------------------------------------------------------------------------------
 

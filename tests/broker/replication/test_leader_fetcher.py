@@ -1,5 +1,6 @@
 """The driver of one leader's fetches: requests out, records to the roles."""
 
+import asyncio
 import time
 
 import pytest
@@ -195,3 +196,26 @@ async def test_an_answer_that_comes_before_a_role_has_settled_is_dropped(fetcher
     links.newest()[2].set_result(answer(b"old"))
     await turns()
     assert later.answers == []
+
+
+async def test_a_role_whose_log_found_no_room_before_it_began_begins_later(fetcher, links, monkeypatch):
+    """An earlier role had left records that are not on the disk: the copy waits for them once more, and begins then."""
+    monkeypatch.setattr("stratalog.broker.replication.leader_fetcher._SETTLE_SECONDS", 0.01)
+    role, settled = Role(), []
+
+    def settle(outcome):
+        settled.append(1)
+        (outcome.refused if len(settled) == 1 else outcome.taken)(role, role.position)
+
+    role.settle = settle
+    fetcher.follow(role.key, role)
+    assert links.asked == []
+    await asyncio.sleep(0.1)
+    assert len(settled) == 2
+    assert links.fetches()[-1].topics[0].partitions[0].fetch_offset == 0
+    other = Role(1)
+    other.settle = lambda outcome: outcome.refused(other, other.position)
+    fetcher.follow(other.key, other)
+    fetcher.release(other.key)
+    await asyncio.sleep(0.03)
+    assert len(fetcher) == 1
