@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import click
 from msgspec import Struct
 
 from stratalog.cli.output import NotFoundError, bytes_text, note, write_rows
-from stratalog.client.client import Client, Topic
+from stratalog.client.client import Client, Partition, Topic
 from stratalog.client.cluster import Broker, describe_cluster
 from stratalog.client.copy_sizes import CopySize, copy_sizes
 from stratalog.client.reassignments import Reassignment, list_reassignments
@@ -22,6 +23,8 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["Factor", "Plan", "make_plan", "partitions_of", "plan_document", "write_plan"]
 
 LISTED_MAX = 20
+_LOOK_SECONDS: Final = 0.4
+_LOOKS: Final = 10
 COLUMNS = {
     "broker": "BROKER",
     "rack": "RACK",
@@ -67,12 +70,12 @@ def make_plan(
     only: Collection[int] | None,
     spread: bool,
     factor: Factor | None = None,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> Plan:
     """Plan for the cluster as it is now; with ``only``, all other brokers leave. Raises `KafkaError`, `NotFoundError`, `Invalid`."""
     cluster = describe_cluster(client)
     earlier = list_reassignments(client)
-    topics = client.refresh()
-    parts = partitions_of(topics)
+    topics, parts = _steady_topics(client, sleep)
     registered = {one.node_id: one for one in cluster.brokers}
     holding = {broker for part in parts.values() for broker in part.replicas}
     for broker in sorted({*leaving, *(only or ())}):
@@ -104,6 +107,25 @@ def make_plan(
         frozenset(move.partition for move in moves if move.adding and move.partition in unknown),
         running,
     )
+
+
+def _steady_topics(
+    client: Client, sleep: Callable[[float], object]
+) -> tuple[list[Topic], dict[TopicPartition, Partition]]:
+    """The topics, when two looks in succession show the same replicas, or after many looks.
+
+    The list of moves is the controller's. Brokers follow it a moment later: a move that has just ended, which the list has no
+    more, is in their Metadata still, with the replicas of both its ends.
+    """
+    topics = client.refresh()
+    parts = partitions_of(topics)
+    for _ in range(_LOOKS):
+        sleep(_LOOK_SECONDS)
+        before, topics = parts, client.refresh()
+        parts = partitions_of(topics)
+        if {one: part.replicas for one, part in before.items()} == {one: part.replicas for one, part in parts.items()}:
+            break
+    return topics, parts
 
 
 def _in_the_end(
