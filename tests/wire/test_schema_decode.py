@@ -283,7 +283,7 @@ def test_bomb_memory():
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 100_000
+    assert peak < 4_000_000, "other threads of the tests allocate, too; a list of that count has 16 GB"
 
 
 def test_fused_reads():

@@ -50,5 +50,5 @@ def test_a_lost_replica_that_counts_is_reported_until_the_image_has_it(broker, r
     topic, other = broker.node.image.topics.by_name["t"], broker.node.node_id + 1
     state = topic.partitions[0]
     state = replace(state, leader=other, replicas=(*state.replicas, other), in_sync_replicas=(other,))
-    broker.run(broker.node.hosted._follow, topic, 0, state)
+    broker.run(broker.node.hosted._follow, broker.node.image, topic, 0, state)
     assert list(reports.values()) == [LOST]
