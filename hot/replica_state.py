@@ -37,6 +37,9 @@ class FollowerState(Struct):
     """Its last fetch offset: everything below is in its log (and durable, where followers sync before fetching)."""
     log_start_offset: int = -1
     broker_epoch: int = NO_BROKER_EPOCH
+    """The registration that its last fetch told; -1 if it told none."""
+    newest_broker_epoch: int = NO_BROKER_EPOCH
+    """A fetch of an earlier registration than this one is refused."""
     """The registration of its broker under which it fetched last (KIP-903)."""
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
@@ -228,11 +231,11 @@ class ReplicaState:
         speaks of may be gone.
         """
         state = self.follower(broker_id)
-        if NO_BROKER_EPOCH < broker_epoch < state.broker_epoch:
+        if NO_BROKER_EPOCH < broker_epoch < state.newest_broker_epoch:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {broker_id} sent this fetch under broker epoch {broker_epoch}; it has fetched under "
-                f"{state.broker_epoch} since",
+                f"{state.newest_broker_epoch} since",
             )
         state.stands_at_end = fetch_offset >= leader_log_end_offset
         if state.stands_at_end:
@@ -242,7 +245,7 @@ class ReplicaState:
             state.last_caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)
         state.log_end_offset = fetch_offset
         state.log_start_offset = log_start_offset
-        state.broker_epoch = max(state.broker_epoch, broker_epoch)  # one that tells none does not take it back
+        state.broker_epoch, state.newest_broker_epoch = broker_epoch, max(state.newest_broker_epoch, broker_epoch)
         state.leader_end_at_last_fetch = leader_log_end_offset
         state.last_fetch_ms = now_ms
         return self._advance()

@@ -187,7 +187,7 @@ class DirectoryWriter:
         if error.errno in NO_DESCRIPTOR and not self._syncing:
             for one in list(self._owners):
                 self.sync(one)
-        if owner is not None and self.offline is None:
+        if owner in self._owners and self.offline is None:
             self._refused[owner] = None
             self.retry_refused()
             owner.on_write_refused(error)
@@ -217,6 +217,8 @@ class DirectoryWriter:
         for owner in list(self._refused):
             try:
                 owner.log.discard_unwritten()
+            except RemovedLog:  # its owner is no longer here, or leaves now
+                pass
             except OSError as error:
                 if error.errno not in SHORTAGES:
                     self.fail(error)

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
+from stratalog.broker.replicas.due_partitions import DuePartition
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
@@ -101,6 +102,7 @@ class HostedPartitions:
         self.table = PartitionTable(services.image, services.in_contact, services.clock.monotonic)
         self._services = services
         self._settings = TopicSettings(services.node_id, resolver, services.dice)
+        self._opened_as: tuple[object, LogConfig] | None = None
         self.settings = self._settings.log_config
         """The log settings of a topic in an image."""
         self.logs = LogOpening(
@@ -142,31 +144,25 @@ class HostedPartitions:
 
     def opening(self) -> Generator[None, None, None]:
         """Open what is due, as the newest image of the moment says; yields after each, a millisecond or so."""
-        settings: tuple[object, LogConfig] | None = None
         while (due := self.table.due.take()) is not None:
-            topic = self._services.image().topics.by_id.get(due.topic_id)
-            if topic is not None:
-                name = TopicPartition(topic.name, due.number)
-                yield from self.logs.dropping_stale_rows(name)
-            image = self._services.image()  # a newer one by now, perhaps
-            topic = image.topics.by_id.get(due.topic_id)
-            state = None if topic is None else topic.partitions.get(due.number)
-            if topic is None or state is None or self._services.node_id not in state.replicas:
-                continue
-            of_settings = due.topic_id, self._settings.resolver(image), image.topic_configs(topic.name)
-            if settings is None or settings[0] != of_settings:
-                settings = of_settings, self.settings(image, topic.name)
-            self._open(topic, TopicPartition(topic.name, due.number), state, settings[1])
-            yield
+            yield from self._opening(due)
 
-    def follow(self, image: ClusterImage, topic: TopicImage) -> None:
-        """Give the partitions of a topic their roles, and open those that it leads here, all at once."""
-        config = self.settings(image, topic.name)
-        for number, state in topic.partitions.items():
-            self._follow(image, topic, number, state)
-            if self.table.due.holds(topic.name, number):
-                self.table.due.discard(topic.name, number)
-                self._open(topic, TopicPartition(topic.name, number), state, config)
+    def _opening(self, due: DuePartition) -> Generator[None, None, None]:
+        topic = self._services.image().topics.by_id.get(due.topic_id)
+        if topic is not None:
+            yield from self.logs.dropping_stale_rows(TopicPartition(topic.name, due.number))
+        image = self._services.image()  # a newer one by now, perhaps, and another opening may have come first
+        topic = image.topics.by_id.get(due.topic_id)
+        state = None if topic is None else topic.partitions.get(due.number)
+        if topic is None or state is None or self._services.node_id not in state.replicas:
+            return
+        name = TopicPartition(topic.name, due.number)
+        if self.table.get(name) is None:
+            of_settings = due.topic_id, self._settings.resolver(image), image.topic_configs(topic.name)
+            if self._opened_as is None or self._opened_as[0] != of_settings:
+                self._opened_as = of_settings, self.settings(image, topic.name)
+            self._open(topic, name, state, self._opened_as[1])
+        yield
 
     def _follow(self, image: ClusterImage, topic: TopicImage, number: int, state: PartitionImage) -> None:
         name = TopicPartition(topic.name, number)
@@ -265,7 +261,9 @@ class HostedPartitions:
             state = None if topic is None else topic.partitions.get(one.number)
             if topic is not None and state is not None:
                 self._follow(self._services.image(), topic, one.number, state)
-                yield from self.opening()
+                if self.table.due.holds(topic.name, one.number):
+                    self.table.due.discard(topic.name, one.number)
+                    yield from self._opening(one)
             yield
         self.logs.tell_recovery()
 

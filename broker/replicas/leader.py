@@ -61,6 +61,9 @@ class Hosted(LogOwner, Protocol):
         ...
 
 
+Release = Callable[[], None] | None
+
+
 class Leader:
     """The leadership of one partition in one epoch, on the event loop. The partition makes it."""
 
@@ -100,7 +103,7 @@ class Leader:
         self,
         records: memoryview | bytearray,
         acks: int,
-        release: Callable[[], None] | None,
+        release: Release,
         waiting: WaitingAppend,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         *,
@@ -134,9 +137,9 @@ class Leader:
             )
         except KafkaError as error:
             if error.code is ErrorCode.INVALID_TIMESTAMP:
-                self._explain(bytes(records), error, waiting)
+                self._explain(bytes(records), release, error, waiting)
             else:
-                waiting.acknowledge(self.refused.instead(self.topic_partition, records, error))
+                self.refused.answer(self.topic_partition, records, release, waiting, error)
             return
         if info.duplicate:
             self._await_duplicate(acks, waiting)
@@ -169,9 +172,7 @@ class Leader:
             transaction_version=transaction_version,
         )
 
-    def _turned_away(
-        self, records: memoryview | bytearray, release: Callable[[], None] | None, waiting: WaitingAppend
-    ) -> bool:
+    def _turned_away(self, records: memoryview | bytearray, release: Release, waiting: WaitingAppend) -> bool:
         """Whether the role has ended, or a batch before this one was refused: then this one is, too."""
         if self.ended is None:
             return self.refused.turned_away(self._log, records, release, waiting)
@@ -245,10 +246,11 @@ class Leader:
             self._open(bytes(records), self._codec, done, held.waiting, keys_required=self._keys_required)
         return True
 
-    def _explain(self, batch: bytes, error: KafkaError, waiting: WaitingAppend) -> None:
+    def _explain(self, batch: bytes, release: Release, error: KafkaError, waiting: WaitingAppend) -> None:
         """Refuse a batch by its header once it is known which of its records are at fault (KIP-467)."""
-        number = id(waiting)
-        self._explained[number] = waiting
+        if release is not None:
+            release()
+        self._explained[number := id(waiting)] = waiting
 
         def explained(out: bytearray | Exception) -> None:
             if self._explained.pop(number, None) is not None:  # otherwise the role was taken down meanwhile

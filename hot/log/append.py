@@ -81,22 +81,17 @@ class LogAppender:
     ) -> AppendInfo:
         """Check one batch, give it its place and queue it; ``records`` is changed in place and kept until written.
 
-        ``release`` is called exactly once: when the bytes are in the file, or not needed (duplicate, refusal).
+        ``release`` is called once, when the bytes are in the file or were there already; not where this raises.
         Raises `KafkaError`: the codes of `check_leader_batch` and of `ProducerStateManager`, FENCED_LEADER_EPOCH
         below the epoch of the last batch, KAFKA_STORAGE_ERROR after a failed write; then nothing is queued.
         """
         place = self._place
-        try:
-            if self._tail.failed is not None or leader_epoch < self._epochs.latest_epoch:
-                raise self._refusal(leader_epoch)
-            fields = check_leader_batch(records, place.config, origin, now_ms, place.topic_partition)
-            verdict = None
-            if fields[9] >= 0:
-                verdict = self._check_producer(fields, records, origin, transaction_version)
-        except KafkaError:
-            if release is not None:
-                release()
-            raise
+        if self._tail.failed is not None or leader_epoch < self._epochs.latest_epoch:
+            raise self._refusal(leader_epoch)
+        fields = check_leader_batch(records, place.config, origin, now_ms, place.topic_partition)
+        verdict = None
+        if fields[9] >= 0:
+            verdict = self._check_producer(fields, records, origin, transaction_version)
         if verdict is not None and isinstance(verdict, AppendInfo):
             if release is not None:
                 release()
@@ -209,7 +204,7 @@ class LogAppender:
         """Queue batches with the leader's offsets, except those of a later epoch than ``leader_epoch``.
 
         Returns what was taken, None if nothing. Raises `KafkaError`: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE for
-        offsets below the log end, KAFKA_STORAGE_ERROR; then nothing is queued. ``release`` as for leaders.
+        offsets below the log end, KAFKA_STORAGE_ERROR; then nothing is queued. ``release`` is called once, also where this raises.
         """
         tail = self._tail
         try:

@@ -187,9 +187,7 @@ def test_a_full_disk_refuses_appends_and_serves_reads_until_there_is_room(start_
     assert refused > 10
     assert [value.strip() for value in node.values("t")] == acknowledged
     watched_files.calls.clear()
-    node.wait_until(
-        lambda: ("open", f"{node.directory}/data/replication-offset-checkpoint.tmp") in watched_files.calls
-    )
+    node.wait_until(lambda: ("open", f"{node.directory}/data/replication-offset-checkpoint.tmp") in watched_files.calls)
     assert node.node.not_ready() == []
     watched_files.free_bytes = None
     node.wait_until(lambda: not node.partition("t").partition.directory._refused)

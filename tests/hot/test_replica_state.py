@@ -193,7 +193,9 @@ def test_a_fetch_that_tells_no_registration_does_not_take_the_newest_one_back():
     state.follower_fetched(2, 0, leader_log_end_offset=10, now_ms=3)
     with pytest.raises(KafkaError, match="broker epoch 7"):
         state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=4, broker_epoch=7)
-    assert state.follower(2).broker_epoch == 8
+    state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=5)
+    told = state.expansion(2).in_sync[1].broker_epoch
+    assert told == -1, "the controller would refuse the registration of before, and the copy join no more"
 
 
 def test_a_change_names_the_registrations_of_its_members():

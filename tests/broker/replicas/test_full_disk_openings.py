@@ -10,6 +10,7 @@ from stratalog.broker.runtime.slices import Awaited, to_the_end
 from stratalog.client.admin import delete_topics
 from stratalog.hot.directory import LogDirectory
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.topic import TopicPartition
 
 COUNT = 60
 
@@ -112,3 +113,75 @@ def test_a_tick_tries_them_again_one_run_at_a_time(broker, monkeypatch):
     for _ in range(2):
         broker.run(lambda: to_the_end(broker.node.housekeeping._tick()))
     assert begun == [1]
+
+
+def test_two_openings_open_a_log_once(broker, monkeypatch):
+    """A topic that was deleted and made again while the disk was full; its image changes while a tick tries it again."""
+    monkeypatch.setattr(broker.node.housekeeping, "_retry_unopened", lambda: None)
+    broker.create("t")
+    broker.produce("t", b"old")
+    hosted = broker.node.hosted
+
+    def no_room(*_args, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stratalog.hot.storage.checkpoint.write_durably", no_room)
+        patch.setattr("stratalog.hot.storage.checkpoint.write_offsets", no_room)
+        patch.setattr(LogDirectory, "open_log", no_room)
+        delete_topics(broker.client(), ["t"])
+        broker.wait_until(lambda: "t" not in broker.node.image.topics.by_name)
+        broker.create("t")
+        broker.wait_until(lambda: hosted.logs._unopened)
+        files = broker.node.directories.all[0].files
+        assert TopicPartition("t", 0) in files.stale
+    opened = []
+    real = LogDirectory.open_log
+
+    def counted(self, name, *args, **options):
+        opened.append(name)
+        return real(self, name, *args, **options)
+
+    monkeypatch.setattr(LogDirectory, "open_log", counted)
+    topic_id = broker.node.image.topics.by_name["t"].topic_id
+
+    def both():
+        list(hosted.following({topic_id: (0,)}))  # a change of its leader epoch, say
+        first, second = hosted.opening(), hosted.retrying_unopened()
+        steps = [first, second]
+        while steps:
+            for one in list(steps):
+                if next(one, steps) is steps:
+                    steps.remove(one)
+
+    broker.run(both)
+    assert opened == [TopicPartition("t", 0)]
+
+
+def test_a_retry_opens_no_more_than_may_wait_for_their_sync(broker, monkeypatch):
+    """Beside many that are due, which others open, with pauses while so many wait."""
+    monkeypatch.setattr(broker.node.housekeeping, "_retry_unopened", lambda: None)
+    hosted = broker.node.hosted
+    with monkeypatch.context() as patch:
+
+        def no_room(*_args, **_options):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patch.setattr(LogDirectory, "open_log", no_room)
+        broker.create("t", 1)
+        broker.create("u", 40)
+
+    def retry():
+        monkeypatch.setattr(hosted.logs, "_unsynced_max", 3)
+        topic_id = broker.node.image.topics.by_name["u"].topic_id
+        for one in [one for one in hosted.logs._unopened if one.topic_id == topic_id]:
+            del hosted.logs._unopened[one]  # these are due for another reason: an image has just brought them
+            hosted.table.due.add("u", topic_id, one.number)
+        before = len(hosted.table)
+        for _ in hosted.retrying_unopened():
+            if hosted.logs.is_behind:
+                unhurried = sum(one.writer.unhurried_count for one in broker.node.directories.all)
+                assert unhurried <= 4, f"{unhurried} new logs wait for their first sync"
+        return len(hosted.table) - before
+
+    broker.run(retry)

@@ -7,6 +7,7 @@ import pytest
 
 from stratalog.metadata.image.directory_ids import LOST
 from stratalog.wire.topic import TopicPartition
+from tests.broker.replicas.following import follow_and_open
 
 NAME = TopicPartition("t", 0)
 
@@ -40,7 +41,7 @@ def test_a_lost_replica_is_reported_no_longer_when_other_brokers_have_it(broker,
     topic, others = broker.node.image.topics.by_name["t"], broker.node.node_id + 1
     state = replace(topic.partitions[0], leader=others, replicas=(others,), in_sync_replicas=(others,))
     moved = replace(topic, partitions=MappingProxyType({0: state}))
-    broker.run(broker.node.hosted.follow, broker.node.image, moved)
+    broker.run(follow_and_open, broker.node.hosted, broker.node.image, moved)
     assert (reports, broker.node.hosted.logs.given_up) == ({}, {})
     assert broker.node.hosted.table.closed == []
 

@@ -24,13 +24,14 @@ from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import RemoveTopicRecord
 from stratalog.wire.topic import TopicPartition, uuid_text
+from tests.broker.replicas.following import follow_and_open
 
 
 def test_the_id_of_the_topic_is_in_the_directory(broker):
     """So that files and topics are never mixed up by name."""
     topic_id = broker.create("t").topic_id
-    text = Path(broker.directory, "data", "t-0", "partition.metadata").read_text()
-    assert text == f"version: 0\ntopic_id: {uuid_text(topic_id)}"
+    file = Path(broker.directory, "data", "t-0", "partition.metadata")
+    assert file.read_text() == f"version: 0\ntopic_id: {uuid_text(topic_id)}"
 
 
 def test_the_directory_of_a_topic_that_the_cluster_does_not_have_is_kept_and_named(broker, caplog):
@@ -137,9 +138,8 @@ def test_an_unclean_start_is_logged_in_one_line(broker, caplog):
     stop_uncleanly(broker)
     caplog.clear()
     broker.start()
-    told = [
-        record.getMessage() for record in caplog.records if record.name == "stratalog.broker.replicas.recovery_report"
-    ]
+    module = "stratalog.broker.replicas.recovery_report"
+    told = [record.getMessage() for record in caplog.records if record.name == module]
     count = len(broker.node.partitions)
     (line,) = told
     assert line.startswith(f"after an unclean stop {count} partitions were recovered: {count} segments verified")
@@ -151,7 +151,7 @@ def elected(broker, leader: int, epoch: int) -> None:
     topic = image.topics.by_name["t"]
     state = replace(topic.partitions[0], leader=leader, leader_epoch=epoch)
     changed = replace(topic, partitions=MappingProxyType({0: state}))
-    broker.run(lambda: hosted.follow(image, changed))
+    broker.run(lambda: follow_and_open(hosted, image, changed))
 
 
 def test_each_leader_epoch_of_the_image_has_a_role_of_its_own(broker):
@@ -241,7 +241,7 @@ def test_a_role_of_after_a_lost_registration_stays(broker):
         number: replace(one, leader_epoch=9) for number, one in broker.node.image.topics.by_name["t"].partitions.items()
     }
     topic = replace(broker.node.image.topics.by_name["t"], partitions=MappingProxyType(elected_both))
-    broker.run(lambda: hosted.follow(broker.node.image, topic))
+    broker.run(lambda: follow_and_open(hosted, broker.node.image, topic))
     broker.run(lambda: list(resigning))
     assert [broker.partition("t", number).partition.leader is not None for number in (0, 1)] == [True, True]
 
@@ -253,7 +253,7 @@ def test_a_resignation_that_has_to_wait_ends_no_later_role(broker):
     resigning = hosted.resigning()
     topic = broker.node.image.topics.by_name["t"]
     elected = {number: replace(one, leader_epoch=9) for number, one in topic.partitions.items()}
-    broker.run(lambda: hosted.follow(broker.node.image, replace(topic, partitions=MappingProxyType(elected))))
+    broker.run(lambda: follow_and_open(hosted, broker.node.image, replace(topic, partitions=MappingProxyType(elected))))
     broker.run(lambda: list(resigning))
     assert [broker.partition("t", number).partition.leader is not None for number in (0, 1)] == [True, True]
 
@@ -277,7 +277,9 @@ def test_places_of_replicas_are_reported_until_the_image_names_them(broker):
 
     def follow(directory):
         states = {number: replace(one, directories=(directory,)) for number, one in topic.partitions.items()}
-        broker.run(lambda: hosted.follow(broker.node.image, replace(topic, partitions=MappingProxyType(states))))
+        broker.run(
+            lambda: follow_and_open(hosted, broker.node.image, replace(topic, partitions=MappingProxyType(states)))
+        )
 
     follow(UNASSIGNED)
     assert told == {(topic.topic_id, number): mine for number in (0, 1)}
@@ -298,7 +300,7 @@ def test_a_gone_log_that_no_directory_can_tell_of_ends_the_registration(broker):
     me = broker.node.node_id
     state = PartitionImage((me, me + 1), (me,), me, directories=(LOST, b"o" * 16))
     other = replace(topic, name="u", topic_id=b"u" * 16, partitions=MappingProxyType({0: state}))
-    broker.run(lambda: hosted.follow(broker.node.image, other))
+    broker.run(lambda: follow_and_open(hosted, broker.node.image, other))
     assert told == [True]
     assert hosted.table.get(TopicPartition("u", 0)) is None
 

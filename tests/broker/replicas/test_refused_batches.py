@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.replicas.refused_batches import REMEMBERED_SECONDS, RefusedBatches
+from stratalog.broker.replicas.waiting_append import CallingBack
 from stratalog.hot.config import LogConfig
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -210,3 +211,19 @@ def test_a_batch_behind_those_that_found_no_room_comes_again(tmp_path, new_batch
     it.append("behind it", bytearray(made[2]), acks=1)
     assert it.ended["no room"].code is ErrorCode.KAFKA_STORAGE_ERROR
     assert it.ended["behind it"].code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_batch_that_the_log_refuses_is_noted_before_its_buffer_may_be_used_again(tmp_path, new_batch):
+    """A buffer that is given back wakes a connection that waits for memory: it copies its frame into it at once."""
+    it = Bench(str(tmp_path / "t-0"))
+    buffer = bytearray(new_batch(b"v" * 20_000, producer_id=7, producer_epoch=0, base_sequence=0))
+    buffer[-1] ^= 1  # the CRC does not match
+    records, ended = memoryview(buffer), []
+
+    def release():
+        buffer[:] = bytes(len(buffer))
+
+    it.leader.append(records, -1, release, CallingBack(ended.append))
+    assert ended[0].code is ErrorCode.CORRUPT_MESSAGE
+    it.append("behind", new_batch(b"w", producer_id=7, producer_epoch=0, base_sequence=1))
+    assert it.codes() == {"behind": ErrorCode.NOT_ENOUGH_REPLICAS}
