@@ -122,7 +122,7 @@ class ReplicaReader:
             self._throttled_bytes += read.size_bytes
         if read.size_bytes:
             if unified.asked.again(hash((self._broker_id, offset))):  # it could not use them
-                check_batches(read.parts)
+                check_batches(read.parts, offset, log_.gaps.below)
             answer.records = list(read.parts)
         return read.size_bytes
 

@@ -23,7 +23,7 @@ from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.batch import LOG_OVERHEAD_BYTES, check_batch
-from stratalog.wire.errors import Corrupt, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
 from stratalog.wire.topic import TopicPartition
 
@@ -72,6 +72,8 @@ class Follower:
         self._outcome: Outcome | None = None
         self._leader_high_watermark = -1
         self._ended = False
+        self._doubted_offset = -1
+        """The end of a gap that was refused: no checksum covers the offset of a batch."""
         self._part_end: int | None = None
         """Where the log ended with the part of an answer that was taken last, None if none is left of it."""
 
@@ -266,9 +268,14 @@ class Follower:
         gap = log_.gaps.first_unkept(records, log_.log_end_offset)
         if gap is not None:
             position, offset = gap
-            # The leader's cleaner comes as far as its mark: with that, one write is enough for the whole copy.
-            log_.gaps.expect(max(offset, self._leader_high_watermark))
             records, rest = records[:position], rest[:0]
+            # The leader's cleaner comes as far as its mark: with that, one write is enough for the whole copy.
+            if offset <= self._leader_high_watermark or (not position and offset == self._doubted_offset):
+                log_.gaps.expect(max(offset, self._leader_high_watermark))
+            elif not position:
+                self._doubted_offset = offset  # a leader checks the batches that it is asked for again
+                text = f"offset {log_.log_end_offset} is due, its leader sent {offset}, which no cleaner has reached"
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
         info = log_.append_as_follower(records, leader_epoch=self.epoch, now_ms=self._clock.wall_ms())
         if info is not None:
             self._partition.directory.enqueue(self._partition)

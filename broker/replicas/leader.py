@@ -139,7 +139,7 @@ class Leader:
             if error.code is ErrorCode.INVALID_TIMESTAMP:
                 self._explain(bytes(records), release, error, waiting)
             else:
-                self.refused.answer(self.topic_partition, records, release, waiting, error)
+                self.refused.turn_away(self.topic_partition, records, release, waiting, error)
             return
         if info.duplicate:
             self._await_duplicate(acks, waiting)

@@ -92,9 +92,9 @@ class RefusedBatches:
         waiting: WaitingAppend,
         error: KafkaError,
     ) -> None:
-        """Refuse a batch, and give its buffer back."""
-        self.note(partition, records, error)
-        _refuse(release, waiting, error)
+        """Refuse a batch, and give its buffer back: another request may have it from then on."""
+        refusal = self.instead(partition, records, error)
+        _refuse(release, waiting, refusal)
 
     def turned_away(
         self,
@@ -140,18 +140,6 @@ class RefusedBatches:
             return None
         self.batches[key] = refused._replace(last=max(refused.last, header.base_sequence + header.last_offset_delta))
         return refused
-
-    def answer(
-        self,
-        partition: TopicPartition,
-        records: memoryview | bytearray,
-        release: Callable[[], None] | None,
-        waiting: WaitingAppend,
-        error: KafkaError,
-    ) -> None:
-        """Answer a batch that the log refuses, and give its buffer back: another request may have it from then on."""
-        refusal = self.instead(partition, records, error)
-        _refuse(release, waiting, refusal)
 
     def instead(self, partition: TopicPartition, records: memoryview | bytearray, error: KafkaError) -> KafkaError:
         """The answer to a batch that the log refuses: behind one that found no room it is not out of order for good."""

@@ -211,9 +211,10 @@ class UnifiedLog:
         active = self.log.active_base_offset
         if offset < active:
             if self.asked.again(offset):
-                check_batches(local.parts if local.next_offset <= active else local.parts[:-1])
+                parts = local.parts if local.next_offset <= active else local.parts[:-1]
+                check_batches(parts, offset, self.log.gaps.below)
         elif self.partition.others_have_it and self.asked.again(hash((reader, offset))):
-            check_batches(local.parts)
+            check_batches(local.parts, offset, self.log.gaps.below)
 
     def missing_after(self, damage: MissingRange | UnreadableBatch) -> MissingRange:
         """The range that cannot be read from the disk because of the damage a reader met there; logs it.

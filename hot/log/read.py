@@ -122,14 +122,22 @@ def _whole_batches(segment: Segment, file: File, start: int, end: int, room: int
     return after, border
 
 
-def check_batches(parts: Sequence[FileSlice]) -> None:
-    """Check the CRCs of the first batches that were read. Raises `UnreadableBatch`, `OSError`."""
+def check_batches(parts: Sequence[FileSlice], offset: int, gaps_below: int) -> None:
+    """Check the CRCs and the offsets of the first batches that were read from ``offset`` on.
+
+    No CRC covers the offset of a batch. Offsets may be missing below ``gaps_below``. Raises `UnreadableBatch`, `OSError`.
+    """
     left_bytes = _CHECKED_BYTES_MAX
     for part in parts:
         file: Any = part.file
         for batch in scan_checked(file, part.position, part.position + part.length, 0):
             if isinstance(batch, Damage):
                 raise UnreadableBatch(file.path, batch.position, batch.reason)
+            base_offset, next_offset = batch.header.base_offset, batch.header.next_offset
+            if next_offset <= offset or offset < base_offset > gaps_below:
+                reason = f"offset {offset} is due, the batch there has [{base_offset}, {next_offset})"
+                raise UnreadableBatch(file.path, batch.position, reason)
+            offset = next_offset
             left_bytes -= batch.header.size_bytes
             if left_bytes <= 0:
                 return

@@ -1,6 +1,7 @@
 """Fetches of followers: what they get, and what a leader learns by them."""
 
 from math import inf
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from stratalog.broker.fetches.awaited_followers import AwaitedFollowers
 from stratalog.broker.fetches.replica_read import ReplicaReader
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.metrics import Metrics
+from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, PartitionData
@@ -60,9 +62,20 @@ def reader_of(broker_id=FOLLOWER, *, version=18, throttle=None, awaited=None):
     )
 
 
-def read(bench, offset, *, epoch=EPOCH, last_epoch=-1, broker_id=FOLLOWER, reader=None, version=18, max_bytes=1 << 20):
+def read(
+    bench,
+    offset,
+    *,
+    epoch=EPOCH,
+    last_epoch=-1,
+    broker_id=FOLLOWER,
+    reader=None,
+    version=18,
+    max_bytes=1 << 20,
+    unified=None,
+):
     """The answer, and how many bytes it has."""
-    unified = UnifiedLog(bench.partition, Metrics().topic("t"))
+    unified = unified or UnifiedLog(bench.partition, Metrics().topic("t"))
     wanted = FetchPartition(
         partition=0,
         current_leader_epoch=epoch,
@@ -229,3 +242,15 @@ def test_a_follower_that_is_awaited_waits_shortly():
     awaited.expect([FOLLOWER])
     assert reader_of(awaited=awaited).wait_ms_max() == 20
     assert reader_of(FOLLOWER + 1, awaited=awaited).wait_ms_max() == inf
+
+
+def test_a_batch_whose_offset_is_damaged_is_found_when_a_follower_asks_again(bench):
+    """It would pass for one behind a gap of the cleaner, and the records below it for gone."""
+    unified = UnifiedLog(bench.partition, Metrics().topic("t"))
+    assert read(bench, 1, unified=unified)[1] > 0
+    path = Path(bench.partition.log.directory, f"{0:020d}.log")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3 * 2 + 7] ^= 0x20
+    path.write_bytes(data)
+    with pytest.raises(UnreadableBatch, match=r"offset 2 is due, the batch there has \[34, 35\)"):
+        read(bench, 1, unified=unified)

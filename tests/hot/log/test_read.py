@@ -7,6 +7,8 @@ import pytest
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import AppendOrigin
+from stratalog.hot.log.read import check_batches
+from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.wire.batch import iter_headers
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -119,3 +121,27 @@ def test_markers_behind_the_range_are_found_too(bench):
     log = bench.open()
     assert [found.first_offset for found in log.aborted_transactions(0, 1)] == [0]
     assert log.aborted_transactions(5, 9) == []
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_a_flipped_bit_of_the_offset_of_a_batch_is_found_by_those_that_ask_again(bench, log, bit):
+    """No CRC covers it: it would pass for a gap that a cleaner has left, and all below it for records that are gone."""
+    log.sync()
+    parts = log.read(6, max_bytes=1 << 20, max_offset=45).parts
+    path = Path(f"{bench.directory}/{0:020d}.log")
+    data = bytearray(path.read_bytes())
+    position = len(data) // 5 * 2
+    assert parts[0].position == position
+    data[position + bit // 8] ^= 0x80 >> bit % 8
+    path.write_bytes(data)
+    with pytest.raises(UnreadableBatch):
+        check_batches(parts, 6, 0)
+
+
+def test_a_gap_that_a_cleaner_may_have_left_is_no_damage(bench, log):
+    """Also for a reader inside of it, or inside of the first batch."""
+    parts = log.read(6, max_bytes=1 << 20, max_offset=45).parts
+    for offset, gaps_below in ((6, 0), (8, 0), (4, 6), (0, 45)):
+        check_batches(parts, offset, gaps_below)
+    with pytest.raises(UnreadableBatch, match=r"offset 4 is due, the batch there has \[6, 9\)"):
+        check_batches(parts, 4, 5)
