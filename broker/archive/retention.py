@@ -7,12 +7,13 @@ from itertools import chain
 
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.hot.log.log import Log
 from stratalog.hot.retention import local_segments_to_evict
 from stratalog.hot.segments.segment import SegmentInfo
 from stratalog.tier.planning.remote_retention import RetainedRange, log_start_after_retention
 from stratalog.tier.reading.remote_log import RemoteLog
 
-__all__ = ["evict_local", "planned_log_start", "retained_bytes"]
+__all__ = ["evict_local", "has_files_below_start", "planned_log_start", "retained_bytes"]
 
 
 def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> int | None:
@@ -91,6 +92,12 @@ def _bytes_beyond(unified: UnifiedLog, segment: SegmentInfo, offset: int) -> int
     if segment.base_offset >= offset or not segment.size_bytes:
         return segment.size_bytes
     return unified.log.read_range(offset, segment.end_offset).size_bytes
+
+
+def has_files_below_start(log: Log) -> bool:
+    """Whether the log starts above its first segment, which nothing but its files needs any more. Raises `OSError`."""
+    first, *others = log.segments()
+    return bool(others) and first.end_offset <= log.log_start_offset
 
 
 def evict_local(unified: UnifiedLog, evictable_offset: int, now_ms: int) -> bool:

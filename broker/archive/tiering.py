@@ -19,7 +19,7 @@ from stratalog.broker.archive.partition_archive import Archive
 from stratalog.broker.archive.problems import add_problem_metrics, archive_problems, bucket_problems
 from stratalog.broker.archive.projections import Projections
 from stratalog.broker.archive.removal import RemovalSettings, may_have_archive
-from stratalog.broker.archive.retention import planned_log_start
+from stratalog.broker.archive.retention import has_files_below_start, planned_log_start
 from stratalog.broker.archive.timelines import ControllerPorts, Timelines, TransactionPorts
 from stratalog.broker.archive.upload_gate import UploadGate
 from stratalog.broker.cold.cold_reads import open_cold_reads
@@ -320,10 +320,7 @@ class Tiering:
     # -- retention and checkpoints ----------------------------------------------------------------------------------
 
     def retain(self, unified: UnifiedLog, now_ms: int) -> None:
-        """Move the log start of a tiered topic by its retention, then let local copies go by local retention.
-
-        Raises `OSError`, `Corrupt`.
-        """
+        """Move the log start of a tiered topic by its retention, then apply local retention. Raises `OSError`, `Corrupt`."""
         archive, remote = self._archives.get(unified), self._remotes.get(unified)
         if archive is None or remote is None or unified in self._comparisons.running or archive.lost:
             return
@@ -331,14 +328,16 @@ class Tiering:
         if start is None:
             remote.refresh(entries=remote.facts is not None)
             return
-        if unified.log.advance_log_start(start):
+        moved = unified.log.advance_log_start(start)
+        if moved:
             log.info("%s: retention moved the log start to offset %d", unified.topic_partition, start)
             archive.log_start.retained_to = start
-            self._moved[unified] = None
         archive.evict()
+        if moved or has_files_below_start(unified.log):  # a full disk may have ended the round before
+            self._moved[unified] = None
         if archive.state == "held" and unified.log.config.remote_storage_enable:
-            storage_class = unified.log.config.storage_class
-            self._merging.look(remote, _partition_id(unified), archive.claimant, storage_class=storage_class)
+            claimant, storage_class = archive.claimant, unified.log.config.storage_class
+            self._merging.look(remote, _partition_id(unified), claimant, storage_class=storage_class)
 
     def retained(self) -> None:
         """End a round of retention: make the moved log starts durable, then delete files.

@@ -345,3 +345,28 @@ def test_a_topic_that_is_deleted_in_a_round_of_retention_has_no_part_in_its_end(
     starts = broker.node.directories.of(unified.partition.directory).files.log_start_offsets
     assert starts.get(TopicPartition("t", 0), 0) == 0
     assert not again or broker.values("t") == [b"new 0", b"new 1", b"new 2"]
+
+
+def test_files_that_a_full_disk_kept_go_with_the_next_round_of_retention(start_node, monkeypatch):
+    """The start has moved already, and nothing of this is archived: only these files still show that they have to go."""
+    broker = start_node(log_retention_check_interval_ms="3600000")
+    broker.create(
+        "t", **TIERED | {"remote_log_copy_disable": "true", "local_retention_bytes": -2, "local_retention_ms": -2}
+    )
+    unified, tiering = broker.partition("t"), broker.node.tiering
+    for number in range(6):
+        broker.produce("t", b"%d" % number)
+        broker.run(unified.log.roll)
+    monkeypatch.setattr(tiering_module, "planned_log_start", lambda *_: 4)
+    broker.run(tiering.retain, unified, 0)
+    with monkeypatch.context() as patched:
+
+        def no_room(*_):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+        patched.setattr(LogDirectory, "write_checkpoints", no_room)
+        broker.run(tiering.retained)
+    assert unified.log.first_base_offset == 0
+    broker.run(tiering.retain, unified, 0)
+    broker.run(tiering.retained)
+    assert unified.log.first_base_offset == 4
