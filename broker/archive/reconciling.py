@@ -115,8 +115,9 @@ class Reconciling:
         self._unified.partition.held_back = _REASON
 
     def close(self) -> None:
-        """Answers change nothing any more."""
+        """Answers change nothing any more. Whether the partition is held back is for the next comparison, if there is one."""
         self._closed = True
+        self._unified.partition.held_back = None
 
     def _claim(self) -> None:
         if self._closed:

@@ -8,6 +8,7 @@ import pytest
 
 from stratalog.broker.archive import bucket_gate
 from stratalog.broker.archive.bucket_gate import BucketGate
+from stratalog.broker.replicas.led import Led
 from stratalog.hot.storage.checkpoint import SECOND_TIMELINES, read_offsets
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.topic import TopicPartition
@@ -158,3 +159,20 @@ def test_a_directory_that_did_not_go_back_is_not_compared(broker):
         settled(broker)
     assert suspects(broker) == {}
     assert set(words(broker)) == {"old"}
+
+
+def test_a_comparison_that_ends_with_its_leadership_holds_nothing_back(broker):
+    """The bucket was silent, and another broker led meanwhile. A log that is taken over from it is complete, and is not compared."""
+    unified, tiering = broker.partition("t"), broker.node.tiering
+
+    def led(why):
+        tiering.detach(unified)
+        tiering.attach(unified, why)
+        return unified.partition.held_back
+
+    assert broker.run(lambda: (led(Led.UNCLEAN), led(Led.TAKEN_OVER))) == (
+        "its archive is being compared with its local log",
+        None,
+    )
+    write(broker, "new", 1)
+    assert len(broker.values("t")) == 45
