@@ -395,7 +395,7 @@ class Node:
             partition.close()
         self.directories.close(
             [*partitions, self.quorum.replica],
-            broker_epoch=self.registration_marks.epoch_at_stop(self.image.brokers.brokers.get(self.node_id)),
+            broker_epoch=self.registration_marks.epoch_at_stop(),
             sync_threads=self._sync_threads,
         )
         self._sync_threads.shutdown(wait=True)

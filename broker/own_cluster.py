@@ -77,6 +77,7 @@ class OwnCluster:
                 unclean_allowed=self.cluster_view(image).allows_unclean,
             )
         )
+        half.on_registered(quorum.image.brokers.brokers[half.node_id].epoch)
         await all_open()
         self.broker_state = BrokerState.RUNNING
 

@@ -16,7 +16,6 @@ from typing import Final
 from stratalog.broker.replicas.directories import Directories
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.registration_mark import read_registration, remove_registration, write_registration
-from stratalog.metadata.image.brokers_image import BrokerImage
 
 __all__ = ["RegistrationMarks"]
 
@@ -31,6 +30,8 @@ class RegistrationMarks:
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
         self._is_void = False
+        self._epoch = _NONE
+        """The newest registration of this process; before the first one, that of a process before, if it lost nothing."""
         self._has_lost = False
         """Whether a replica lacks what it had, and the controller has not heard of it."""
 
@@ -40,11 +41,13 @@ class RegistrationMarks:
         One that is offline does not count: its replicas neither lead nor are counted on until it is back, and says then
         what it lost. Raises `OSError`.
         """
-        return min(_lossless(one.files) for one in self._directories.online)
+        self._epoch = min(_lossless(one.files) for one in self._directories.online)
+        return self._epoch
 
     def registered(self, broker_epoch: int) -> None:
         """The controller has given this process an epoch, and counts nothing here by what was there before."""
         self._has_lost = False
+        self._epoch = broker_epoch
         if not self._is_void:
             self._in_each("leave", lambda files: write_registration(files.files, files.path, broker_epoch))
 
@@ -60,12 +63,12 @@ class RegistrationMarks:
             self._has_lost = True
             self._in_each("remove", lambda files: remove_registration(files.files, files.path))
 
-    def epoch_at_stop(self, broker: BrokerImage | None) -> int:
+    def epoch_at_stop(self) -> int:
         """The epoch for the marks of a clean stop; -1 if that takes back nothing that was lost.
 
-        ``broker`` is this one in the newest image, None if it is not there.
+        The image may have a later registration: of another process with this id, whose records are not in these directories.
         """
-        return _NONE if broker is None or self._has_lost else broker.epoch
+        return _NONE if self._has_lost else self._epoch
 
     def _in_each(self, what: str, change: Callable[[LogDirectory], None]) -> None:
         for one in self._directories.all:

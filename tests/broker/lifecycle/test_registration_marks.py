@@ -86,9 +86,7 @@ def test_a_loss_is_remembered_over_every_end_before_the_next_registration(broker
     marks = broker.start()
     marks.registered(8)
     marks.data_lost()
-    broker.stop(
-        marks.epoch_at_stop(SimpleNamespace(epoch=8))
-    )  # the image has the registration of before, or the next one
+    broker.stop(marks.epoch_at_stop())
     assert broker.start().previous_broker_epoch() == -1
 
 
@@ -100,10 +98,21 @@ def test_a_loss_that_the_controller_has_heard_of_leaves_the_marks(broker):
     marks.data_lost()
     marks.registered(9)
     assert broker.start().previous_broker_epoch() == 9
-    assert marks.epoch_at_stop(SimpleNamespace(epoch=9)) == 9
-    assert marks.epoch_at_stop(None) == -1
+    assert marks.epoch_at_stop() == 9
     marks.data_lost()
     assert broker.start().previous_broker_epoch() == -1
+
+
+def test_a_process_that_is_never_registered_leaves_the_marks_as_they_were(broker):
+    """No controller answered, or another process has the id: by the epoch of that one its own records would count as these."""
+    marks = broker.start()
+    assert marks.previous_broker_epoch() == marks.epoch_at_stop() == -1
+    marks.registered(7)
+    broker.stop(marks.epoch_at_stop())
+    marks = broker.start()
+    assert marks.previous_broker_epoch() == 7
+    broker.stop(marks.epoch_at_stop())
+    assert broker.start().previous_broker_epoch() == 7
 
 
 def test_one_directory_that_is_new_counts_for_all(broker, tmp_path):
