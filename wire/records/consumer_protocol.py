@@ -10,7 +10,17 @@ from __future__ import annotations
 from struct import Struct as Packer
 from typing import Final, TypeVar
 
-from stratalog.wire.schema import Buffer, DecodeError, Int32, Message, Struct, decode, encode_bytes, field
+from stratalog.wire.schema import (
+    ELEMENTS_MAX,
+    Buffer,
+    DecodeError,
+    Int32,
+    Message,
+    Struct,
+    decoder,
+    encode_bytes,
+    field,
+)
 
 __all__ = [
     "ConsumerProtocolAssignment",
@@ -60,14 +70,14 @@ def protocol_version(data: Buffer) -> int:
     return int(version)
 
 
-def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """A subscription of any version. Raises `DecodeError`."""
-    return _decode(ConsumerProtocolSubscription, data)
+def decode_subscription(data: Buffer, elements_max: int = ELEMENTS_MAX) -> ConsumerProtocolSubscription:
+    """A subscription of any version, with at most so many topics and partitions. Raises `DecodeError`."""
+    return _decode(ConsumerProtocolSubscription, data, elements_max)
 
 
-def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
-    """An assignment of any version. Raises `DecodeError`."""
-    return _decode(ConsumerProtocolAssignment, data)
+def decode_assignment(data: Buffer, elements_max: int = ELEMENTS_MAX) -> ConsumerProtocolAssignment:
+    """An assignment of any version, with at most so many topics and partitions. Raises `DecodeError`."""
+    return _decode(ConsumerProtocolAssignment, data, elements_max)
 
 
 def encode_protocol(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int) -> bytes:
@@ -76,5 +86,6 @@ def encode_protocol(message: ConsumerProtocolSubscription | ConsumerProtocolAssi
     return _VERSION.pack(chosen) + encode_bytes(message, chosen)
 
 
-def _decode(cls: type[M], data: Buffer) -> M:
-    return decode(cls, min(protocol_version(data), cls.versions[1]), data, _VERSION.size)
+def _decode(cls: type[M], data: Buffer, elements_max: int) -> M:
+    version = min(protocol_version(data), cls.versions[1])
+    return decoder(cls, version)(data, _VERSION.size, elements_max)[0]

@@ -17,7 +17,7 @@ from stratalog.metadata.groups.classic.rebalance import (
     rebalance_or_complete,
 )
 from stratalog.metadata.groups.classic.state import ClassicState
-from stratalog.metadata.groups.classic.subscription import CONSUMER, subscribed_topics
+from stratalog.metadata.groups.classic.subscription import CONSUMER, same_topics
 from stratalog.metadata.groups.group import GroupRequest
 from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -231,7 +231,7 @@ def _same_choice(core: ClassicCore, member: ClassicMember, protocols: dict[str, 
     if name is None or name not in protocols:
         return False
     before = member.protocols
-    if core.protocol_type == CONSUMER and subscribed_topics([before[name]]) != subscribed_topics([protocols[name]]):
+    if core.protocol_type == CONSUMER and not same_topics(before[name], protocols[name]):
         return False
     core.members.support(member, protocols)
     if core.members.chosen_protocol() == name:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stratalog.metadata.coordination import Action, Now, Reply
 from stratalog.metadata.groups.classic.leave import leaving, left
+from stratalog.metadata.groups.classic.subscription import NAMES_MAX
 from stratalog.metadata.groups.consumer.core import ConsumerCore, Timer, outcome
 from stratalog.metadata.groups.consumer.downgrade import assignment_bytes, downgrade, may_downgrade_for
 from stratalog.metadata.groups.consumer.fence import fence
@@ -112,9 +113,12 @@ def _joining(
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """The subscription; it is the same for all protocols. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be read."""
+    """The subscription; it is the same for all protocols. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be read.
+
+    The elements of a request are counted when it is read; the names in a subscription are counted here.
+    """
     try:
-        return decode_subscription(request.protocols[0].metadata)
+        return decode_subscription(request.protocols[0].metadata, NAMES_MAX)
     except DecodeError as error:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Malformed subscription: {error}.") from error
 

@@ -7,6 +7,7 @@ which refuses every assignment with data beside it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from stratalog.metadata.coordination import Action, CoordinatorRecord, Now
@@ -18,7 +19,13 @@ from stratalog.metadata.groups.consumer.update import metadata_hash
 from stratalog.metadata.groups.surroundings import Surroundings
 from stratalog.metadata.image.topics_image import TopicsImage
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.records.consumer_protocol import decode_assignment, decode_subscription
+from stratalog.wire.records.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedPartitions,
+    decode_assignment,
+    decode_subscription,
+)
 from stratalog.wire.schema import DecodeError
 from stratalog.wire.topic import Uuid
 
@@ -26,6 +33,10 @@ __all__ = ["Upgrade", "upgrade"]
 
 _POLICIES: Final = frozenset({"upgrade", "bidirectional"})
 _CONSUMER: Final = "consumer"
+_ELEMENTS_MAX: Final = 200_000
+"""Topics and partitions in the subscriptions and assignments of all members. They are read at once, in some 0.1 s; a
+group that has more goes on as a classic one.
+"""
 _CLIENTS_OWN: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Strategies that come with clients, to which data beside the assignments means nothing; librdkafka sends some back."""
 
@@ -80,18 +91,43 @@ def _impossible(classic: ClassicGroup, reason: str) -> KafkaError:
 
 
 def _members(classic: ClassicGroup, topics: TopicsImage) -> list[ConsumerMember]:
-    taken: set[tuple[Uuid, int]] = set()
+    reading = _Reading(classic, topics)
     try:
-        return [_member(classic, member, topics, taken) for member in classic.members.by_id.values()]
+        return [_member(reading, member) for member in classic.members.by_id.values()]
     except DecodeError as error:
-        raise _impossible(classic, "the embedded consumer protocol is malformed") from error
+        raise _impossible(classic, f"the embedded consumer protocol is malformed: {error}") from error
 
 
-def _member(
-    classic: ClassicGroup, member: MemberOfClassic, topics: TopicsImage, taken: set[tuple[Uuid, int]]
-) -> ConsumerMember:
+class _Reading:
+    """Reads the subscriptions and assignments of all members, within `_ELEMENTS_MAX`."""
+
+    def __init__(self, classic: ClassicGroup, topics: TopicsImage) -> None:
+        self.classic = classic
+        self.topics = topics
+        self.taken: set[tuple[Uuid, int]] = set()
+        """Partitions that have a member."""
+        self._left = _ELEMENTS_MAX
+
+    def subscription(self, data: bytes) -> ConsumerProtocolSubscription:
+        """A member's subscription. Raises `DecodeError`."""
+        found = decode_subscription(data, self._left)
+        self._count(found.topics, found.owned_partitions)
+        return found
+
+    def assignment(self, data: bytes) -> ConsumerProtocolAssignment:
+        """A member's assignment. Raises `DecodeError`."""
+        found = decode_assignment(data, self._left)
+        self._count((), found.assigned_partitions)
+        return found
+
+    def _count(self, names: Collection[str], parts: Collection[OwnedPartitions]) -> None:
+        self._left -= len(names) + len(parts) + sum([len(part.partitions) for part in parts])
+
+
+def _member(reading: _Reading, member: MemberOfClassic) -> ConsumerMember:
+    classic = reading.classic
     protocol = classic.protocol_name if classic.protocol_name in member.protocols else next(iter(member.protocols))
-    subscription = decode_subscription(member.protocols[protocol])
+    subscription = reading.subscription(member.protocols[protocol])
     return ConsumerMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -103,24 +139,23 @@ def _member(
         classic=ClassicMember(member.session_timeout_ms, tuple(member.protocols.items())),
         epoch=classic.generation,
         previous_epoch=classic.generation,
-        assigned=_assigned(classic, member, topics, taken),
+        assigned=_assigned(reading, member),
     )
 
 
-def _assigned(
-    classic: ClassicGroup, member: MemberOfClassic, topics: TopicsImage, taken: set[tuple[Uuid, int]]
-) -> Held:
+def _assigned(reading: _Reading, member: MemberOfClassic) -> Held:
     """The partitions that the member was assigned by its leader. A partition
     that the leader gave to two stays with the first.
     """
     if not member.assignment:
         return NO_PARTITIONS
-    assignment = decode_assignment(member.assignment)
+    classic, taken = reading.classic, reading.taken
+    assignment = reading.assignment(member.assignment)
     if assignment.user_data and classic.protocol_name not in _CLIENTS_OWN:
         raise _impossible(classic, "an unsupported custom assignor is in use")
     assigned: dict[Uuid, dict[int, int]] = {}
     for part in assignment.assigned_partitions:
-        topic = topics.by_name.get(part.topic)
+        topic = reading.topics.by_name.get(part.topic)
         for partition in part.partitions if topic is not None else ():
             assert topic is not None
             if (topic.topic_id, partition) not in taken:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stratalog.metadata.groups.classic.subscription import NAMES_MAX
 from stratalog.metadata.groups.consumer.member import MemberState
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -197,3 +198,11 @@ def test_no_news_before_there_is_a_new_assignment(group_world):
     assert world.classic_beat(name, 2) == 0
     world.advance(1_000)
     assert world.classic_beat(name, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_more_names_than_are_read_in_one_turn(world):
+    """They are no elements of the request, and cost as much."""
+    names = [f"{number}" for number in range(NAMES_MAX + 1)]
+    assert _code(world.classic_join, "", *names, version=3) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert set(world.facts.members) == {"x"}
+    assert world.classic_join("", *names[1:], version=3).error_code == 0

@@ -3,6 +3,7 @@
 import pytest
 
 from stratalog.metadata.groups.classic.group import ClassicGroup
+from stratalog.metadata.groups.consumer import upgrade
 from stratalog.metadata.groups.consumer.group import ConsumerGroup
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.sync_group import SyncGroupRequestAssignment
@@ -138,4 +139,18 @@ def test_empty_classic_group(group_world):
     world.classic_leave(*((name, None) for name in members))
     assert world.join("x", "a") == {"a": {0, 1, 2, 3}}
     world.reload()
+    assert isinstance(world.group, ConsumerGroup)
+
+
+def test_more_topics_and_partitions_than_are_read_in_one_turn(group_world, monkeypatch):
+    """Those of all members count together, what they were given as well: here seven. The group stays as it is."""
+    world = group_world({"a": 4})
+    _classic(world)
+    monkeypatch.setattr(upgrade, "_ELEMENTS_MAX", 8)
+    with pytest.raises(KafkaError, match=r"Cannot upgrade classic group g.*elements") as caught:
+        world.join("x", "a")
+    assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert isinstance(world.group, ClassicGroup)
+    monkeypatch.setattr(upgrade, "_ELEMENTS_MAX", 10)
+    world.join("x", "a")
     assert isinstance(world.group, ConsumerGroup)
