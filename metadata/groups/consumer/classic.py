@@ -22,7 +22,7 @@ from stratalog.metadata.groups.consumer.member import ClassicMember, ConsumerMem
 from stratalog.metadata.groups.consumer.reconcile import Owned
 from stratalog.metadata.groups.group import GroupRequest
 from stratalog.metadata.image.topics_image import TopicsImage
-from stratalog.metadata.record_texts import check_text
+from stratalog.metadata.record_texts import WRITE_BYTES_MAX, check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from stratalog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -41,7 +41,8 @@ def serve_classic(group: ConsumerCore, event: GroupRequest, now: Now) -> list[Ac
     """A request of the classic protocol.
 
     Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS,
-    INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED; nothing has changed then.
+    INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED, UNKNOWN_SERVER_ERROR for a member whose record would be too large;
+    nothing has changed then.
     """
     request = event.request
     if isinstance(request, JoinGroupRequest):
@@ -66,11 +67,12 @@ def _join(group: ConsumerCore, request: JoinGroupRequest, event: GroupRequest, n
     subscription = _subscription(request)
     said = _said(before, request, event, subscription)
     owned = _owned(subscription, group.surroundings.image.topics)
-    goes_back = known is not None and known.member_id != member_id and may_downgrade_for(group, known)
+    replaced = known if known is not None and known.member_id != member_id else None
+    goes_back = replaced is not None and may_downgrade_for(group, replaced, _written_bytes(request))
     update = group.update(now)
-    if known is not None and known.member_id != member_id:
-        group.cancel_timers(known.member_id)
-        update.replace(known, before)
+    if replaced is not None:
+        group.cancel_timers(replaced.member_id)
+        update.replace(replaced, before)
     update.say(before, said)
     if goes_back:
         changed = update.bumps_epoch
@@ -92,9 +94,18 @@ def _check_join(group: ConsumerCore, request: JoinGroupRequest, member_id: str) 
     check_text("GroupInstanceId", request.group_instance_id)
     for protocol in request.protocols:
         check_text("A protocol", protocol.name)
+    written_bytes = _written_bytes(request)
+    if written_bytes > WRITE_BYTES_MAX:  # UNKNOWN_SERVER_ERROR is Kafka's answer to a record that is too large
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{written_bytes} bytes of protocols, over {WRITE_BYTES_MAX}.")
     common = any(facts.classic_protocols[protocol.name] == facts.classic_count for protocol in request.protocols)
     if request.protocol_type != _CONSUMER or not common:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
+
+
+def _written_bytes(request: JoinGroupRequest) -> int:
+    """The bytes of the member's record: all protocols, and the names in one of them once more."""
+    sizes = [len(protocol.name.encode()) + len(protocol.metadata) for protocol in request.protocols]
+    return sum(sizes) + max(sizes, default=0)
 
 
 def _joining(

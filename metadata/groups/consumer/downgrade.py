@@ -15,6 +15,7 @@ from stratalog.metadata.groups.classic.members import ClassicMember, ClassicMemb
 from stratalog.metadata.groups.consumer.core import ConsumerCore
 from stratalog.metadata.groups.consumer.member import ConsumerMember
 from stratalog.metadata.image.topics_image import TopicsImage
+from stratalog.metadata.record_texts import WRITE_BYTES_MAX
 from stratalog.wire.records.consumer_protocol import (
     ConsumerProtocolAssignment,
     OwnedPartitions,
@@ -36,18 +37,31 @@ def may_downgrade(group: ConsumerCore, leaving: Collection[ConsumerMember]) -> b
         0 < left_count == classic_count
         and settings.consumer_migration_policy.lower() in _POLICIES
         and left_count <= settings.max_size
+        and _fits_in_a_record(group, leaving)
     )
 
 
-def may_downgrade_for(group: ConsumerCore, replaced: ConsumerMember) -> bool:
-    """Whether only classic members are left when this static member comes back as one."""
+def may_downgrade_for(group: ConsumerCore, replaced: ConsumerMember, written_bytes: int) -> bool:
+    """Whether only classic members are left when this static member comes back as one, which writes so many bytes."""
     facts, settings = group.facts, group.surroundings.settings
     return (
         replaced.classic is None
         and facts.classic_count == len(facts.members) - 1
         and settings.consumer_migration_policy.lower() in _POLICIES
         and len(facts.members) <= settings.max_size
+        and _fits_in_a_record(group, (replaced,), written_bytes)
     )
+
+
+def _fits_in_a_record(group: ConsumerCore, leaving: Collection[ConsumerMember], written_bytes: int = 0) -> bool:
+    """Whether one append can hold the subscriptions of all classic members, one of each, and so many bytes besides.
+
+    Else the group stays as it is: an append that is refused would cost the shard its state.
+    """
+    ids = {member.member_id for member in leaving}
+    left = [one.classic for one in group.facts.members.values() if one.classic is not None and one.member_id not in ids]
+    written_bytes += sum([max(len(metadata) for _, metadata in classic.protocols) for classic in left])
+    return written_bytes <= WRITE_BYTES_MAX
 
 
 def downgrade(

@@ -18,6 +18,7 @@ from stratalog.metadata.groups.consumer.member import NO_PARTITIONS, ClassicMemb
 from stratalog.metadata.groups.consumer.update import metadata_hash
 from stratalog.metadata.groups.surroundings import Surroundings
 from stratalog.metadata.image.topics_image import TopicsImage
+from stratalog.metadata.record_texts import WRITE_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -81,6 +82,17 @@ def _check(classic: ClassicGroup, surroundings: Surroundings) -> None:
         raise _impossible(classic, "the group does not use the consumer embedded protocol")
     if len(classic.members.by_id) > settings.consumer_max_size:
         raise _impossible(classic, "the group size exceeds the consumer group maximum size")
+    size_bytes = sum([_written_bytes(member) for member in classic.members.by_id.values()])
+    if size_bytes > WRITE_BYTES_MAX:
+        raise _impossible(
+            classic, f"{size_bytes} bytes of its members would be written at once, over {WRITE_BYTES_MAX}"
+        )
+
+
+def _written_bytes(member: MemberOfClassic) -> int:
+    """All protocols, the names in one of them once more, and the assignment, which is its target as well."""
+    sizes = [len(name.encode()) + len(metadata) for name, metadata in member.protocols.items()]
+    return sum(sizes) + max(sizes, default=0) + 2 * len(member.assignment)
 
 
 def _impossible(classic: ClassicGroup, reason: str) -> KafkaError:

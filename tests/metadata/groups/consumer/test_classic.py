@@ -3,6 +3,7 @@
 import pytest
 
 from stratalog.metadata.groups.classic.subscription import NAMES_MAX
+from stratalog.metadata.groups.consumer import classic
 from stratalog.metadata.groups.consumer.member import MemberState
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -206,3 +207,14 @@ def test_more_names_than_are_read_in_one_turn(world):
     assert _code(world.classic_join, "", *names, version=3) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert set(world.facts.members) == {"x"}
     assert world.classic_join("", *names[1:], version=3).error_code == 0
+
+
+def test_a_member_that_no_append_can_take(world, monkeypatch):
+    """Its record would hold all its protocols, and its topics besides; the shard would be lost with the append."""
+    monkeypatch.setattr(classic, "WRITE_BYTES_MAX", 100)
+    written = len(world.log)
+    assert _code(world.classic_join, "", "a" * 45, version=3) == ErrorCode.UNKNOWN_SERVER_ERROR
+    many = ("range", "b", "c", "d", "e")
+    assert _code(world.classic_join, "", "a", protocols=many, version=3) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (set(world.facts.members), len(world.log)) == ({"x"}, written)
+    assert world.classic_join("", "a", version=3).error_code == 0

@@ -3,6 +3,7 @@
 import pytest
 
 from stratalog.metadata.groups.classic.group import ClassicGroup
+from stratalog.metadata.groups.consumer import downgrade
 from stratalog.metadata.groups.consumer.group import ConsumerGroup
 from stratalog.wire.errors import ErrorCode
 
@@ -104,3 +105,13 @@ def test_empty_group_becomes_classic(group_world):
     assert isinstance(world.group, ClassicGroup)
     world.reload()
     assert not isinstance(world.shard.groups.get("g"), ConsumerGroup)
+
+
+def test_subscriptions_that_no_append_can_take(mixed, monkeypatch):
+    """Each member's was written by itself; together they would not fit, and the shard would be lost."""
+    world = mixed()
+    monkeypatch.setattr(downgrade, "WRITE_BYTES_MAX", 10)
+    assert world.beat("x", -1).member_epoch == -1
+    assert isinstance(world.group, ConsumerGroup)
+    assert set(world.facts.members) == {world.name}
+    assert world.classic_beat(world.name, 2) == ErrorCode.REBALANCE_IN_PROGRESS

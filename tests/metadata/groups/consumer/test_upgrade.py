@@ -154,3 +154,18 @@ def test_more_topics_and_partitions_than_are_read_in_one_turn(group_world, monke
     monkeypatch.setattr(upgrade, "_ELEMENTS_MAX", 10)
     world.join("x", "a")
     assert isinstance(world.group, ConsumerGroup)
+
+
+def test_members_that_no_append_can_take(group_world, monkeypatch):
+    """Classic members were written with the chosen protocol only; here they would be with all, in one batch."""
+    world = group_world({"a": 4})
+    _classic(world, protocols=("range", "sticky", "roundrobin"))
+    written = len(world.log)
+    monkeypatch.setattr(upgrade, "WRITE_BYTES_MAX", 200)
+    with pytest.raises(KafkaError, match=r"Cannot upgrade classic group g.*bytes") as caught:
+        world.join("x", "a")
+    assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (type(world.group), len(world.log)) == (ClassicGroup, written)
+    monkeypatch.setattr(upgrade, "WRITE_BYTES_MAX", 400)
+    world.join("x", "a")
+    assert isinstance(world.group, ConsumerGroup)
