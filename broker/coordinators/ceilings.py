@@ -42,16 +42,21 @@ class Ceiling:
         self._counted_at: float | None = None
         self._held = 0
 
-    def admit(self, name: str, code: ErrorCode) -> None:
-        """See whether there is room for one more, called ``name``. Raises `KafkaError` with this code if there is not."""
+    def admit(self, name: str, code: ErrorCode, places: int = 1) -> None:
+        """See whether there is room for one more, called ``name``, that takes so many places.
+
+        Raises `KafkaError` with this code if there is not.
+        """
         weight = 1 + len(name) // _NAME_CHARACTERS
         maximum = self._maximum() // weight
         if self._is_old():
             self._counted_at, self._held = self._clock.monotonic(), self._count()
-        if self._held >= maximum:
+        if self._held + places > maximum:
             self.refused += 1
             size = f", for names of {len(name)} characters {maximum}" if weight > 1 else ""
+            size += f"; this one counts as {places}" if places > 1 else ""
             raise KafkaError(code, f"This broker remembers no more: {self.name} is {self._maximum()}{size}.")
+        self._held += places - 1  # a large one is not overlooked until the next count
 
     def _is_old(self) -> bool:
         if self._counted_at is None or self._looked_at() <= _LOOKED_AT_MAX:

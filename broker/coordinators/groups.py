@@ -34,6 +34,7 @@ from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from stratalog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from stratalog.wire.messages.join_group import JoinGroupRequest
 from stratalog.wire.messages.offset_commit import OffsetCommitRequest
+from stratalog.wire.messages.sync_group import SyncGroupRequest
 from stratalog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from stratalog.wire.topic import Uuid
 
@@ -49,6 +50,8 @@ _MAKING = frozenset({JoinGroupRequest, ConsumerGroupHeartbeatRequest, OffsetComm
 """Requests that may make a group."""
 _JOINING = frozenset({JoinGroupRequest, ConsumerGroupHeartbeatRequest})
 """Requests that may need a member id."""
+_PLACE_BYTES = 8_192
+"""A member for which more is kept counts as several; Kafka's clients send some hundred bytes, and names of topics."""
 
 
 class GroupCoordinator:
@@ -182,6 +185,8 @@ class GroupCoordinator:
     def _make_room(self, driver: ShardDriver, group_id: str, request: Any) -> None:
         """Raises GROUP_MAX_SIZE_REACHED for a request that would make a group or a member beyond the maximum."""
         kind = type(request)
+        if kind is SyncGroupRequest:
+            self._make_room_for_assignments(driver, request)
         if kind not in _MAKING:
             return
         shard = driver.shard
@@ -191,18 +196,35 @@ class GroupCoordinator:
             self._groups.admit(group_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
         if kind is JoinGroupRequest:
             instance_id = request.group_instance_id
-        elif kind is ConsumerGroupHeartbeatRequest and request.member_epoch == JOIN_EPOCH:
+        elif kind is ConsumerGroupHeartbeatRequest and _says_something(request):
             instance_id = request.instance_id
         else:
             return
-        if group is None or not group.knows(request.member_id, instance_id):
-            self._members.admit(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        held = None if group is None else group.bytes_held_of(request.member_id, instance_id)
+        places = max(1, _said_bytes(request) // _PLACE_BYTES)
+        if held is not None:
+            places -= max(1, held // _PLACE_BYTES)
+        if places > 0:
+            self._members.admit(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED, places)
+
+    def _make_room_for_assignments(self, driver: ShardDriver, request: SyncGroupRequest) -> None:
+        """Raises GROUP_MAX_SIZE_REACHED for assignments that need more room than the members of a group have."""
+        if not request.assignments:
+            return
+        shard = driver.shard
+        assert isinstance(shard, GroupShard)
+        group = shard.groups.get(request.group_id)
+        places = sum([len(one.assignment) for one in request.assignments]) // _PLACE_BYTES
+        places -= 0 if group is None else group.member_count
+        if places > 0:
+            self._members.admit("", ErrorCode.GROUP_MAX_SIZE_REACHED, places)
 
     def _count_groups(self) -> int:
         return sum(len(shard.groups) for shard in self.shards())
 
     def _count_members(self) -> int:
-        return sum(group.member_count for shard in self.shards() for group in shard.groups.values())
+        groups = (group for shard in self.shards() for group in shard.groups.values())
+        return sum(max(group.member_count, group.held_bytes // _PLACE_BYTES) for group in groups)
 
     def _maximum(self, name: str) -> Callable[[], int]:
         return lambda: self._config.integer(name)
@@ -253,6 +275,21 @@ def check_member_request(context: RequestContext[ServedBroker], group_id: str) -
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if not context.allows(group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _says_something(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether a heartbeat may make a member, or have more kept for one."""
+    said = (request.subscribed_topic_names, request.subscribed_topic_regex, request.rack_id)
+    return request.member_epoch == JOIN_EPOCH or said != (None, None, None)
+
+
+def _said_bytes(request: JoinGroupRequest | ConsumerGroupHeartbeatRequest) -> int:
+    """The bytes of a request that are kept for its member."""
+    if isinstance(request, JoinGroupRequest):
+        sizes = [len(protocol.name) + len(protocol.metadata) for protocol in request.protocols]
+        return sum(sizes) + len(request.group_instance_id or "")
+    texts = (request.subscribed_topic_regex, request.rack_id, request.instance_id)
+    return sum([len(text or "") for text in (*texts, *(request.subscribed_topic_names or ()))])
 
 
 def _named(group_id: str | None) -> str:

@@ -98,8 +98,13 @@ class Group(Protocol):
         """Its members, and the member ids that were given out and not used yet."""
         ...
 
-    def knows(self, member_id: str, instance_id: str | None) -> bool:
-        """Whether one of them has this id, or is this instance."""
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that are kept for them: subscriptions, assignments that they made, topics that expressions matched."""
+        ...
+
+    def bytes_held_of(self, member_id: str, instance_id: str | None) -> int | None:
+        """The bytes that one of them has kept, by its id, or as this instance; None if there is none."""
         ...
 
     def check_offset_commit(

@@ -113,9 +113,16 @@ class ClassicGroup(ClassicCore):
         """Its members, and the member ids that were given out and not used yet."""
         return len(self.members.by_id) + len(self.pending)
 
-    def knows(self, member_id: str, instance_id: str | None) -> bool:
-        """Whether a member, or one that may become one, has this id, or is this instance."""
-        return member_id in self.members.by_id or member_id in self.pending or instance_id in self.members.static_ids
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that are kept for its members."""
+        return self.members.held_bytes
+
+    def bytes_held_of(self, member_id: str, instance_id: str | None) -> int | None:
+        """The bytes that a member has kept; 0 for one that may become one, None for no member."""
+        members = self.members
+        member = members.by_id.get(member_id) or members.by_id.get(members.static_ids.get(instance_id or "", ""))
+        return member.held_bytes if member is not None else 0 if member_id in self.pending else None
 
     @property
     def empty_since_ms(self) -> int | None:

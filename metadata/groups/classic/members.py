@@ -40,6 +40,12 @@ class ClassicMember(Struct, kw_only=True):
         """Whether it is expected to be heard of: not while it waits for an answer, unless it is new."""
         return self.is_new or (self.join_token is None and self.sync_token is None)
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that it, and its leader for it, have said."""
+        said = sum([len(name) + len(metadata) for name, metadata in self.protocols.items()])
+        return said + len(self.assignment) + len(self.client_id) + len(self.instance_id or "")
+
     def vote(self, candidates: set[str]) -> str:
         """The candidate that it likes best."""
         return next(name for name in self.protocols if name in candidates)
@@ -58,6 +64,8 @@ class ClassicMembers(Struct):
     leader_id: str | None = None
     joined: int = 0
     """How many wait for the next generation."""
+    held_bytes: int = 0
+    """The bytes that are kept for all of them."""
     _supported: Counter[str] = field(default_factory=Counter)
 
     def add(self, member: ClassicMember) -> None:
@@ -69,6 +77,7 @@ class ClassicMembers(Struct):
             self.leader_id = member.member_id
         self.by_id[member.member_id] = member
         self._supported.update(member.protocols.keys())
+        self.held_bytes += member.held_bytes
         self.joined += member.join_token is not None
 
     def remove(self, member_id: str) -> None:
@@ -77,6 +86,7 @@ class ClassicMembers(Struct):
         assert member.join_token is None
         assert member.sync_token is None
         self._supported.subtract(member.protocols.keys())
+        self.held_bytes -= member.held_bytes
         if member.instance_id is not None:
             del self.static_ids[member.instance_id]
         if self.leader_id == member_id:
@@ -88,7 +98,14 @@ class ClassicMembers(Struct):
         """A member supports these protocols from now on."""
         self._supported.subtract(member.protocols.keys())
         self._supported.update(protocols.keys())
+        self.held_bytes -= member.held_bytes
         member.protocols = protocols
+        self.held_bytes += member.held_bytes
+
+    def assign(self, member: ClassicMember, assignment: bytes) -> None:
+        """The leader has given this to a member."""
+        self.held_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
         """A static member has come back as another process: it keeps its place under a new id."""

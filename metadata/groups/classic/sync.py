@@ -69,7 +69,7 @@ def _assign(core: ClassicCore, request: SyncGroupRequest, now: Now) -> Write:
     assignments = {one.member_id: one.assignment for one in request.assignments}
     replies = []
     for member in core.members.by_id.values():
-        member.assignment = assignments.get(member.member_id, b"")
+        core.members.assign(member, assignments.get(member.member_id, b""))
         token, member.sync_token = member.sync_token, None
         if token is not None:
             replies.append(Reply(token, core.assigned(member)))

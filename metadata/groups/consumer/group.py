@@ -52,9 +52,16 @@ class ConsumerGroup(ConsumerCore):
         """Its members."""
         return len(self.facts.members)
 
-    def knows(self, member_id: str, instance_id: str | None) -> bool:
-        """Whether a member has this id, or is this instance."""
-        return member_id in self.facts.members or instance_id in self.facts.static_members
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that are kept for its members."""
+        return self.facts.held_bytes
+
+    def bytes_held_of(self, member_id: str, instance_id: str | None) -> int | None:
+        """The bytes that a member has kept; None for no member."""
+        members = self.facts.members
+        member = members.get(member_id) or members.get(self.facts.static_members.get(instance_id or "", ""))
+        return None if member is None else member.held_bytes
 
     @property
     def empty_since_ms(self) -> int | None:

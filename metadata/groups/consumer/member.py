@@ -90,6 +90,14 @@ class ConsumerMember(Struct, frozen=True):
     assigned: Held = field(default_factory=lambda: NO_PARTITIONS)
     revoking: Held = field(default_factory=lambda: NO_PARTITIONS)
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that it has said of itself."""
+        said = sum([len(name) for name in self.topic_names]) + len(self.topic_pattern)
+        if self.classic is not None:
+            said += sum([len(name) + len(metadata) for name, metadata in self.classic.protocols])
+        return said + len(self.client_id) + len(self.rack_id or "") + len(self.instance_id or "")
+
     def is_reconciled_to(self, target_epoch: int) -> bool:
         """Whether it has the target of that epoch, and nothing else."""
         return self.epoch == target_epoch and self.state is MemberState.STABLE

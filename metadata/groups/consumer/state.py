@@ -25,6 +25,8 @@ __all__ = ["ConsumerGroupState", "ConsumerState", "ResolvedPattern"]
 
 _NO_TARGET: Final[Partitions] = MappingProxyType({})
 _NO_TARGET_EPOCH: Final = -1
+_MATCH_BYTES: Final = 64
+"""A name in the set of those that an expression matched."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -63,6 +65,8 @@ class ConsumerState:
         self.topic_subscribers: Counter[str] = Counter()
         self.pattern_subscribers: Counter[str] = Counter()
         self.assignor_votes: Counter[str] = Counter()
+        self.held_bytes = 0
+        """The bytes that members have said, and those of the topics that expressions matched."""
         self.classic_count = 0
         self.classic_protocols: Counter[str] = Counter()
         self.has_partition_metadata = False
@@ -279,12 +283,14 @@ class ConsumerState:
         key: records.ConsumerGroupRegularExpressionKey,
         value: records.ConsumerGroupRegularExpressionValue | None,
     ) -> None:
+        if (before := self.patterns.get(key.regular_expression)) is not None:
+            self.held_bytes -= len(before.topics) * _MATCH_BYTES
         if value is None:
             self.patterns.pop(key.regular_expression, None)
-        else:
-            self.patterns[key.regular_expression] = ResolvedPattern(
-                frozenset(value.topics), value.version, value.timestamp
-            )
+            return
+        topics = frozenset(value.topics)
+        self.held_bytes += len(topics) * _MATCH_BYTES
+        self.patterns[key.regular_expression] = ResolvedPattern(topics, value.version, value.timestamp)
 
     _REPLAY: ClassVar[Mapping[type[Message], Callable[[ConsumerState, Any, Any], None]]] = {
         records.ConsumerGroupMetadataKey: _replay_epoch,
@@ -308,6 +314,7 @@ class ConsumerState:
             del self.members[old.member_id]
 
     def _count(self, member: ConsumerMember) -> None:
+        self.held_bytes += member.held_bytes
         self.topic_subscribers.update(member.topic_names)
         if member.topic_pattern:
             self.pattern_subscribers[member.topic_pattern] += 1
@@ -322,6 +329,7 @@ class ConsumerState:
             self._owners.setdefault(topic, {})[partition] = member.member_id
 
     def _uncount(self, member: ConsumerMember) -> None:
+        self.held_bytes -= member.held_bytes
         _discount(self.topic_subscribers, member.topic_names)
         if member.topic_pattern:
             _discount(self.pattern_subscribers, (member.topic_pattern,))

@@ -59,8 +59,9 @@ OWN_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("stratalog.cache.topic.percent.max", INT, 50, Range(1, 100),
             doc="Share of the cache that one topic keeps when others need room; room that no other topic needs it may use, too."),
     setting("stratalog.group.members.max", INT, 100_000, at_least(1), mode=WIDE,
-            doc="Members of all groups of a broker together, and member ids that were given out and not used yet, of 1 to "
-                "2 KiB each; then no member can join (GROUP_MAX_SIZE_REACHED)."),
+            doc="Members of all groups of a broker together, and member ids that were given out and not used yet; then no "
+                "member can join (GROUP_MAX_SIZE_REACHED). A group whose subscriptions and assignments have more than 8 KiB a "
+                "member counts once for each 8 KiB."),
     setting("stratalog.groups.max", INT, 100_000, at_least(1), mode=WIDE,
             doc="Groups of a broker, also those that only have offsets, of 2 KiB and more each; then none can be made "
                 "(GROUP_MAX_SIZE_REACHED). A name counts once more for each 1,024 characters."),

@@ -15,6 +15,7 @@ from stratalog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from stratalog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 
@@ -47,6 +48,19 @@ def test_there_is_room_until_there_is_none():
     ceiling.admit("x", FULL)
 
 
+def test_a_large_one_takes_several_places():
+    """It counts before it is there, where a count is good for a second."""
+    clock = Time()
+    ceiling = Ceiling("some.max", lambda: 10, lambda: 2, clock, looked_at=lambda: 1_001)
+    with pytest.raises(KafkaError, match=r"some\.max is 10; this one counts as 9\."):
+        ceiling.admit("x", FULL, 9)
+    ceiling.admit("x", FULL, 8)
+    with pytest.raises(KafkaError):
+        ceiling.admit("x", FULL, 2)
+    clock.now += 1
+    ceiling.admit("x", FULL, 8)
+
+
 def test_a_long_count_is_made_once_a_second():
     """250 attempts within 2.5 s make three counts."""
     clock, passes = Time(), []
@@ -75,7 +89,7 @@ def answered(link, request, version):
     return answer
 
 
-def join(group_id, member_id="", instance_id=None):
+def join(group_id, member_id="", instance_id=None, metadata=b""):
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=10_000,
@@ -83,7 +97,7 @@ def join(group_id, member_id="", instance_id=None):
         member_id=member_id,
         group_instance_id=instance_id,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
     )
 
 
@@ -107,6 +121,36 @@ def test_member_ids_that_are_given_out_count(start_node):
     assert "stratalog_group_members 2" in shown
     assert answered(link, join("h", instance_id="i"), 9).error_code == 0
     assert answered(link, join("g", first.member_id), 9).error_code == 0
+
+
+def test_the_bytes_of_members_count(start_node):
+    """Those of subscriptions and of assignments, in either protocol; a member may say more only while there is room."""
+    node = start_node(stratalog_group_members_max="32", group_initial_rebalance_delay_ms="0")
+    link = find(node, 0, "g")
+    first = answered(link, join("g", metadata=bytes(80_000)), 3)
+    assert first.error_code == 0
+    assert answered(link, join("h", metadata=bytes(240_000)), 3).error_code == FULL
+    sync = SyncGroupRequest(
+        group_id="g", generation_id=1, member_id=first.member_id,
+        assignments=[SyncGroupRequestAssignment(member_id=first.member_id, assignment=bytes(240_000))],
+    )  # fmt: skip
+    assert answered(link, sync, 3).error_code == FULL
+    sync.assignments[0].assignment = bytes(80_000)
+    assert answered(link, sync, 3).error_code == 0
+    assert answered(link, join("g", first.member_id, metadata=bytes(400_000)), 3).error_code == FULL
+    assert answered(link, join("g", first.member_id, metadata=bytes(80_001)), 3).error_code == 0
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="k", member_id="m", member_epoch=0, rebalance_timeout_ms=1000, topic_partitions=[],
+        subscribed_topic_names=[f"{number:0200}" for number in range(1_000)],
+    )  # fmt: skip
+    assert answered(link, beat, 1).error_code == FULL
+    beat.subscribed_topic_names = ["t"]
+    assert answered(link, beat, 1).error_code == 0
+    more = ConsumerGroupHeartbeatRequest(
+        group_id="k", member_id="m", member_epoch=1, rebalance_timeout_ms=-1,
+        subscribed_topic_names=[f"{number:0200}" for number in range(1_000)],
+    )  # fmt: skip
+    assert answered(link, more, 1).error_code == FULL
 
 
 def test_groups_of_offsets_count(start_node):

@@ -260,6 +260,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         members = group.members
         assert (members.leader_id in members.by_id) if members.by_id else members.leader_id is None
         assert members.joined == sum(one.join_token is not None for one in members.by_id.values())
+        assert members.held_bytes == sum(one.held_bytes for one in members.by_id.values())
         assert members.static_ids == {
             one.instance_id: one.member_id for one in members.by_id.values() if one.instance_id is not None
         }

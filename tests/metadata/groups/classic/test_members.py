@@ -121,3 +121,20 @@ def test_the_same_protocols():
     assert one.matches({"range": b"", "sticky": b""})
     assert not one.matches({"sticky": b"", "range": b""})
     assert not one.matches({"range": b"", "sticky": b"x"})
+
+
+def test_the_bytes_that_are_kept_are_counted():
+    """Subscriptions and assignments, until they change or the member goes."""
+    one, other = member("a", "range"), member("b", "range", instance_id="i")
+    group = members(one, other)
+    empty = group.held_bytes
+    group.support(one, {"range": bytes(1_000)})
+    group.assign(other, bytes(500))
+    assert group.held_bytes == empty + 1_500
+    group.support(one, {"range": bytes(10)})
+    group.rename(other, "c")
+    group.assign(other, bytes(100))
+    assert group.held_bytes == empty + 110
+    group.remove("a")
+    group.remove("c")
+    assert group.held_bytes == 0

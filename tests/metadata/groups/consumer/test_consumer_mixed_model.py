@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from stratalog.metadata.groups.consumer.group import ConsumerGroup
 from stratalog.metadata.groups.consumer.state import ConsumerGroupState
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -187,6 +188,18 @@ class MixedGroupMachine(RuleBasedStateMachine):
     def fail_over(self):
         """Sessions begin anew."""
         self.world.reload()
+
+    @invariant()
+    def bytes_are_counted(self):
+        """The bytes kept for the group are those of its members."""
+        group = self.world.shard.groups.get("g")
+        if group is not None:
+            held = [group.bytes_held_of(member_id, None) for member_id in self._member_ids(group)]
+            assert group.held_bytes == sum(held)
+
+    @staticmethod
+    def _member_ids(group):
+        return list(group.facts.members if isinstance(group, ConsumerGroup) else group.members.by_id)
 
     @invariant()
     def one_owner(self):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.metadata.groups.consumer.member import ConsumerMember
+from stratalog.metadata.groups.consumer.member import ClassicMember, ConsumerMember
 from stratalog.metadata.groups.consumer.state import ConsumerGroupState, ConsumerState, ResolvedPattern
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.records import group as records
@@ -133,3 +133,19 @@ def test_records_of_other_kinds_are_ignored(facts):
     """A record of another kind is no record of a consumer group."""
     with pytest.raises(Corrupt):
         facts.replay(records.GroupMetadataKey(group="g"), None)
+
+
+def test_the_bytes_that_are_kept_are_counted(facts):
+    """The names that members want, and the topics that their expressions match, until they say something else or go."""
+    _join(facts, "x", topic_names=frozenset({"a" * 300, "b" * 200}))
+    _join(facts, "y", topic_pattern="c.*", classic=ClassicMember(1, (("range", bytes(1_000)),)))
+    assert facts.held_bytes == 500 + len("c.*") + len("range") + 1_000
+    for names in ({"c1"}, {"c1", "c2"}):
+        facts.put_pattern("c.*", ResolvedPattern(frozenset(names), 1, 1))
+    assert facts.held_bytes == 1_508 + 2 * 64
+    _join(facts, "x", topic_names=frozenset({"a"}))
+    assert facts.held_bytes == 1_009 + 2 * 64
+    facts.member_tombstones("x")
+    facts.member_tombstones("y")
+    facts.delete_pattern("c.*")
+    assert facts.held_bytes == 0
