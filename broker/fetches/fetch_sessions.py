@@ -105,7 +105,10 @@ class FetchSessions:
     """The sessions of one broker. ``random_int(bound)`` chooses their ids."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, random_int: Callable[[int], int], metrics: Metrics) -> None:
-        self.cache = FetchSessionCache(config.integer("max.incremental.fetch.session.cache.slots"))
+        self.cache = FetchSessionCache(
+            config.integer("max.incremental.fetch.session.cache.slots"),
+            session_partitions_max=config.integer("stratalog.request.elements.max"),
+        )
         self.followers = AwaitedFollowers(clock.monotonic)
         self._clock = clock
         self._random_int = random_int
@@ -118,7 +121,8 @@ class FetchSessions:
         request that names topics otherwise than the session does.
 
         A session ends with the registration of its follower: the positions in it are of a log that may be gone, and
-        would count as those of the new one. Kafka takes them over.
+        would count as those of the new one. Kafka takes them over. So does one that has gathered more partitions than a full
+        fetch may name.
         """
         session = self.cache.get(request.session_id)
         if session is None:
@@ -137,6 +141,9 @@ class FetchSessions:
         if not session.partitions:
             self.close(session.id)
             return None
+        if not self.cache.may_keep(session):
+            self.close(session.id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self.go_on(session)
         if session.reader is not None:
             session.reader.wake()  # to learn that its session has gone on without it
@@ -179,10 +186,7 @@ class FetchSessions:
         """
         count = sum(len(topic.partitions) for topic in request.topics)
         now_ms = self._elapsed_ms()
-        room, victim = self.cache.make_room(now_ms, privileged=privileged, partition_count=count)
-        if victim is not None:
-            _end(victim)
-        if not room:
+        if not self._make_room(now_ms, privileged=privileged, partition_count=count):
             return NO_SESSION
         by_id = context.api_version >= TOPIC_IDS_SINCE
         session = FetchSession(
@@ -196,6 +200,19 @@ class FetchSessions:
         session.tell(told)
         self.cache.add(session, now_ms)
         return session.id
+
+    def _make_room(self, now_ms: int, *, privileged: bool, partition_count: int) -> bool:
+        """Whether a session of that worth may begin; those that give way have ended."""
+        room = True
+        victims: list[FetchSession] = []
+        if not privileged:
+            room, victims = self.cache.make_room_for_partitions(now_ms, partition_count)
+        if room:
+            room, victim = self.cache.make_room(now_ms, privileged=privileged, partition_count=partition_count)
+            victims += [] if victim is None else [victim]
+        for one in victims:
+            _end(one)
+        return room
 
     def _new_id(self) -> int:
         while True:

@@ -4,6 +4,7 @@ A session knows the position of its reader in every partition and the last answe
 partitions that may have something to tell are its *dirty set*; the others were looked at since they last changed and
 had nothing. So a request costs what its dirty partitions cost, not what its partitions are in number. The holder of a
 session makes sure that a partition becomes dirty whenever something about it changes, see :meth:`FetchSession.touch`.
+One that is unknown changes unseen, so it stays dirty; of many such ones a few are looked at for each answer.
 
 A partition is reported when it has records or an error, when the reader's history parts from the log's, or when its
 high watermark, its last stable offset or its log start differs from the one last reported. Which of the dirty ones come
@@ -22,6 +23,7 @@ from stratalog.wire.topic import Uuid
 __all__ = [
     "EPOCH_FINAL",
     "EPOCH_INITIAL",
+    "LASTING_LOOKS_MAX",
     "FetchSession",
     "Look",
     "SessionPartition",
@@ -46,6 +48,9 @@ _LASTING: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
 """Errors that do not pass by asking again at once: answered once, they no longer keep an answer from waiting."""
+
+LASTING_LOOKS_MAX: Final = 500
+"""Partitions with such an error that are looked at again for one answer: they stay dirty, and a client may name any number."""
 
 TopicKey = str | Uuid
 """A topic as requests of the session name it: by name, or since version 13 by id."""
@@ -288,9 +293,13 @@ class FetchSession:
         partition is watched.
         """
         telling: Telling = []
-        found_bytes = 0
+        found_bytes = lasting = 0
         complete = final
         for partition in list(self.dirty):
+            if partition.told_error and partition.told_error in _LASTING:
+                lasting += 1
+                if lasting > LASTING_LOOKS_MAX:
+                    continue
             answer = PartitionData(partition_index=partition.wanted.partition, high_watermark=-1, records=b"")
             try:
                 size_bytes = look(partition, answer, max(max_bytes - found_bytes, 0), found_bytes == 0)
@@ -313,11 +322,11 @@ class FetchSession:
         return None
 
     def tell(self, telling: Telling) -> None:
-        """The answer leaves. Partitions that got records let the others go first next time."""
+        """The answer leaves. Partitions that got records, or an error, let the others go first next time."""
         dirty = self.dirty
         for partition, answer in telling:
             partition.note(answer)
-            if answer.records:
+            if answer.records or answer.error_code:
                 del dirty[partition]
                 dirty[partition] = None
             elif partition.exhausted(answer):

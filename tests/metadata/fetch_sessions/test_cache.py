@@ -31,7 +31,7 @@ class Caches(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.cache = FetchSessionCache(SLOTS)
+        self.cache = FetchSessionCache(SLOTS, 100)
         self.now_ms = 0
         self.next_id = 1
         self.model = {}
@@ -113,15 +113,67 @@ TestCaches.settings = settings(stateful_step_count=40)
 
 def test_no_slots_mean_no_sessions():
     """Every fetch is a full one then."""
-    cache = FetchSessionCache(0)
+    cache = FetchSessionCache(0, 100)
     assert cache.make_room(0, privileged=True, partition_count=9) == (False, None)
 
 
 @pytest.mark.parametrize(("privileged", "victim"), [(False, None), (True, 1)])
 def test_replicas_take_the_place_of_consumers_at_once(privileged, victim):
     """A consumer has to wait until the others are old or unused."""
-    cache = FetchSessionCache(1)
+    cache = FetchSessionCache(1, 100)
     cache.add(session(1, 0, 100), 0)
     room, found = cache.make_room(1, privileged=privileged, partition_count=1)
     assert (room, found and found.id) == (victim is not None, victim)
     assert cache.eviction_count == (victim is not None)
+
+
+def grown(cache, counts, *, privileged=False, now_ms=0):
+    """Sessions with so many partitions each, that are all kept."""
+    for session_id, count in enumerate(counts, 1):
+        cache.add(session(session_id, now_ms, count, privileged=privileged), now_ms)
+    return cache
+
+
+def ids(victims):
+    return [one.id for one in victims]
+
+
+def test_partitions_of_all_consumers_are_limited():
+    """The largest session gives way to a smaller one, and to none as large as itself; a newcomer above the limit of one finds no room."""
+    cache = grown(FetchSessionCache(9, 5, partitions_max=10), [3, 4, 2])
+    room, victims = cache.make_room_for_partitions(0, 1)
+    assert (room, ids(victims)) == (True, [])
+    assert cache.make_room_for_partitions(0, 4) == (False, [])
+    assert cache.make_room_for_partitions(0, 6) == (False, [])
+    room, victims = cache.make_room_for_partitions(0, 3)
+    assert (room, ids(victims), cache.partition_count, cache.eviction_count) == (True, [2], 5, 1)
+
+
+def test_partitions_of_sessions_that_are_not_used_make_room_first():
+    """Also small ones, for a newcomer that is larger, and as many as it takes."""
+    cache = grown(FetchSessionCache(9, 5, partitions_max=10), [1, 1, 3, 5])
+    room, victims = cache.make_room_for_partitions(EVICTION_MS + 1, 4)
+    assert (room, ids(victims)) == (True, [1, 2, 3])
+
+
+def test_partitions_of_replicas_are_not_limited():
+    """Their number is that of the cluster, whatever consumers have; none of them gives way for a consumer's."""
+    cache = grown(FetchSessionCache(9, 5, partitions_max=10), [30, 40], privileged=True)
+    room, victims = cache.make_room_for_partitions(EVICTION_MS + 1, 5)
+    assert (room, ids(victims)) == (True, [])
+    one = cache.get(1)
+    resize(one, 50)
+    assert cache.may_keep(one)
+
+
+@pytest.mark.parametrize(("count", "kept"), [(3, True), (5, True), (6, False)])
+@pytest.mark.parametrize("others", [[], [4], [5]])
+def test_a_session_that_grows_keeps_to_both_limits(count, kept, others):
+    """Its own, and that of all; one that has not grown goes on."""
+    cache = grown(FetchSessionCache(9, 5, partitions_max=9), [3, *others])
+    one = cache.get(1)
+    resize(one, count)
+    assert cache.may_keep(one) == (kept and count + sum(others) <= 9)
+    resize(one, 3)
+    cache.touch(one, 0)
+    assert cache.may_keep(one)
