@@ -39,7 +39,7 @@ from stratalog.hot.recovery.opening import LoadedLog, OpenRequest, RecoveryRepor
 from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.recovery.replay import apply_stored_batch
 from stratalog.hot.recovery.set_aside import SoundPart
-from stratalog.hot.recovery.snapshots import SNAPSHOT, restore_state, stray_snapshots
+from stratalog.hot.recovery.snapshots import SNAPSHOT, first_unflushed, restore_state, stray_snapshots
 from stratalog.hot.recovery.summary_check import KnownPart, known_part, load_summarised
 from stratalog.hot.segments.scan import Damage, scan_checked
 from stratalog.hot.segments.segment import RELATIVE_OFFSET_MAX, SUFFIXES, Segment, segment_path
@@ -182,24 +182,18 @@ def _check_frozen(loading: _Loading, *, trusted: bool) -> None:
     """Find what is missing of segments that will not be verified."""
     if not loading.segments:
         return
-    verified_from = None if trusted else loading.segments[_first_unflushed(loading)].base_offset
-    loading.segments = loading.frozen.checked(loading.segments, verified_from)
+    segments = loading.segments
+    verified_from = None if trusted else segments[first_unflushed(loading.request, segments)].base_offset
+    loading.segments = loading.frozen.checked(segments, verified_from)
     loading.frozen.drop_orphans(loading.segments)
-
-
-def _first_unflushed(loading: _Loading) -> int:
-    """The number of the segment in which the recovery point lies."""
-    number = len(loading.segments) - 1
-    while number > 0 and loading.segments[number].base_offset > loading.request.recovery_point:
-        number -= 1
-    return number
 
 
 # -- 3. any other stop -----------------------------------------------------------------------------------------
 
 
 def _recover(loading: _Loading) -> None:
-    segments, point, first = loading.segments, loading.request.recovery_point, _first_unflushed(loading)
+    segments, point = loading.segments, loading.request.recovery_point
+    first = first_unflushed(loading.request, segments)
     loading.known = known = known_part(loading.request, segments[first])
     if known is None:
         loading.state = _restore(loading, segments[:first], segments[first].base_offset)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from stratalog.hot.recovery.opening import OpenRequest
 from stratalog.hot.recovery.replay import replay
 from stratalog.hot.segments.segment import Segment, segment_path
 from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["SNAPSHOT", "restore_state", "stray_snapshots"]
+__all__ = ["SNAPSHOT", "first_unflushed", "restore_state", "stray_snapshots"]
 
 SNAPSHOT = ".snapshot"
 
@@ -56,3 +57,28 @@ def stray_snapshots(snapshots: Iterable[int], base_offsets: Iterable[int], end_o
         for offset in snapshots
         if offset > end_offset or (offset != newest and (offset not in bases or offset < oldest_base))
     ]
+
+
+def first_unflushed(request: OpenRequest, segments: Sequence[Segment]) -> int:
+    """The number of the segment in which the recovery point lies; of two that meet there, as a rule the later one.
+
+    The one before it may have been synced whole and not sealed: where the disk was full, its indexes are not there, or in
+    part, and nothing tells of a missing entry of an aborted transaction. The snapshot at its end is written last.
+    Raises `OSError`.
+    """
+    number, point = len(segments) - 1, request.recovery_point
+    while number > 0 and segments[number].base_offset > point:
+        number -= 1
+    if number > 0 and segments[number].base_offset == point and segments[number - 1].missing is None:
+        number -= not _has_snapshot(request, point)
+    return number
+
+
+def _has_snapshot(request: OpenRequest, offset: int) -> bool:
+    """Whether there is one that can be read."""
+    try:
+        data = request.files.read_bytes(segment_path(request.directory, offset, SNAPSHOT))
+        ProducerStateManager(str(request.topic_partition)).load_bytes(data, offset)
+    except (Corrupt, FileNotFoundError):
+        return False
+    return True

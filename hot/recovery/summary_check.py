@@ -130,7 +130,7 @@ def load_summarised(request: OpenRequest, summary: LogSummary) -> LoadedLog | No
     aborted = _aborted(request, summary.active)
     if active.base_offset != summary.active.base_offset or state is None or aborted is None:
         return None
-    active.known_aborted = aborted
+    active.take_stored_aborted(aborted)
     epochs = LeaderEpochCache(summary.epochs)
     log_start = request.log_start(segments[0].base_offset)
     epochs.truncate_from_start(log_start)

@@ -15,7 +15,7 @@ from stratalog.hot.segments.index import OffsetIndex, TimeEntry, TimeIndex
 from stratalog.hot.segments.log_summary import ActiveSummary
 from stratalog.hot.segments.scan import open_whole, scan_borders, scan_within, unreadable
 from stratalog.hot.segments.segment_indexes import SegmentIndexes, TailIndexes, check_ranges, last_time_entry
-from stratalog.hot.segments.transaction_index import AbortedTxn, aborted_from_bytes, aborted_to_bytes
+from stratalog.hot.segments.transaction_index import VOID, AbortedTxn, aborted_from_bytes, store_aborted
 from stratalog.hot.storage.filesystem import File, Filesystem, append_all
 from stratalog.wire.batch import HEADER_BYTES, BatchHeader, read_header
 from stratalog.wire.errors import Corrupt
@@ -273,8 +273,9 @@ class Segment:
             file = self.files.open_append(self.path(suffix))
             if index.stored_count == 0:
                 file.truncate(0)
-            if len(index) > index.stored_count:
-                append_all(file, [index.to_bytes(index.stored_count)])
+            first, index.stored_count = index.stored_count, 0  # void, should the write fail
+            if len(index) > first:
+                append_all(file, [index.to_bytes(first)])
             index.stored_count = len(index)
             stored.append(file)
         if self.known_aborted is not None and len(self.known_aborted) != self._stored_transactions:
@@ -282,17 +283,10 @@ class Segment:
         return stored
 
     def _store_aborted(self, transactions: list[AbortedTxn]) -> list[File]:
-        """Append what the file lacks; write it anew, or do without it, if its content is void."""
-        first = self._stored_transactions
+        first, self._stored_transactions = self._stored_transactions, VOID  # should the write fail
+        stored = store_aborted(self.files, self.path(".txnindex"), transactions, first)
         self._stored_transactions = len(transactions)
-        if not transactions:
-            self.files.unlink(self.path(".txnindex"))
-            return []
-        file = self.files.open_append(self.path(".txnindex"))
-        if first <= 0:
-            file.truncate(0)
-        append_all(file, [aborted_to_bytes(transactions[max(first, 0) :])])
-        return [file]
+        return stored
 
     def hold_indexes(self) -> None:
         """Load what the files beside the ``.log`` have of an active segment, which may do without them. Raises `OSError`, `Corrupt`."""
@@ -307,16 +301,21 @@ class Segment:
         """The aborted transactions whose markers stand here. Raises `Corrupt`, `OSError`."""
         if self.known_aborted is None:
             try:
-                self.known_aborted = aborted_from_bytes(self.files.read_bytes(self.path(".txnindex")))
+                found = aborted_from_bytes(self.files.read_bytes(self.path(".txnindex")))
             except FileNotFoundError:
-                self.known_aborted = []
-            self._stored_transactions = len(self.known_aborted)
+                found = []
+            self.take_stored_aborted(found)
+            return found
         return self.known_aborted
+
+    def take_stored_aborted(self, transactions: list[AbortedTxn]) -> None:
+        """These are all that the file has; there is no file if it is none."""
+        self.known_aborted, self._stored_transactions = transactions, len(transactions)
 
     def replace_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
         """Take these instead of what the file says; the next `store_indexes` rewrites it."""
         self.known_aborted = list(transactions)
-        self._stored_transactions = -1
+        self._stored_transactions = VOID
 
     # -- appending ----------------------------------------------------------------------------------------
 

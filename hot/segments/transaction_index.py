@@ -7,17 +7,29 @@ the first abort. Source: Kafka's ``TransactionIndex`` and ``AbortedTxn``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from stratalog.hot.storage.filesystem import File, Filesystem, append_all
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["ABORTED_ENTRY_BYTES", "AbortedTxn", "aborted_from_bytes", "aborted_to_bytes", "overlapping"]
+__all__ = [
+    "ABORTED_ENTRY_BYTES",
+    "VOID",
+    "AbortedTxn",
+    "aborted_from_bytes",
+    "aborted_to_bytes",
+    "overlapping",
+    "store_aborted",
+]
 
+_TEMPORARY: Final = ".tmp"
 _ENTRY: Final = Struct(">hqqqq")
 ABORTED_ENTRY_BYTES: Final = _ENTRY.size
 _VERSION: Final = 0
+VOID: Final = -1
+"""Instead of the number of entries that a file has: they count for nothing."""
 
 
 class AbortedTxn(NamedTuple):
@@ -56,3 +68,26 @@ def overlapping(transactions: Iterable[AbortedTxn], from_offset: int, to_offset:
         for transaction in transactions
         if transaction.last_offset >= from_offset and transaction.first_offset < to_offset
     ]
+
+
+def store_aborted(files: Filesystem, path: str, transactions: Sequence[AbortedTxn], stored_count: int) -> list[File]:
+    """Append the entries behind the first ``stored_count``, which the file has. Returns the open file, to be synced.
+
+    One that is `VOID` is replaced in one step, by a durable one: a start sees damage, but no entry that is not there.
+    Without transactions there is no file. Raises `OSError`; then the file is as it was, or has a part of the new entries.
+    """
+    if not transactions:
+        files.unlink(path)
+        return []
+    if stored_count != VOID:
+        file = files.open_append(path)
+        if not stored_count:
+            file.truncate(0)
+        append_all(file, [aborted_to_bytes(transactions[stored_count:])])
+        return [file]
+    file = files.open_append(path + _TEMPORARY)
+    file.truncate(0)
+    append_all(file, [aborted_to_bytes(transactions)])
+    file.fdatasync()
+    files.rename(path + _TEMPORARY, path)
+    return [file]

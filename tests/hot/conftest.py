@@ -18,6 +18,7 @@ from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset
 from stratalog.hot.segments.log_summary import LogSummary
 from stratalog.hot.segments.segment import Segment
 from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.hot.segments.transaction_index import AbortedTxn
 from stratalog.hot.state.producer_state import AppendOrigin
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.batch import BatchHeader, Record, build_batch, build_control_batch, iter_headers
@@ -91,6 +92,15 @@ class LogBench:
                 producer_id=producer_id, producer_epoch=epoch, transactional=True,
             )
         )  # fmt: skip
+
+    def write_aborted(self, log: Log, count: int) -> list[AbortedTxn]:
+        """Transactions of two records each, all aborted; their entries, as a reader finds them."""
+        for sequence in range(0, 2 * count, 2):
+            self.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+            marker, origin = self.marker(commit=False), AppendOrigin.COORDINATOR
+            log.append_as_leader(marker, leader_epoch=1, now_ms=self.now_ms, origin=origin)
+        log.write_queued()
+        return [AbortedTxn(7, first, first + 2, first + 3) for first in range(0, 3 * count, 3)]
 
     def fill(self, log: Log, segments: int, *, per_segment: int = 5) -> None:
         """Append until ``segments`` frozen segments stand before the active one."""

@@ -1,9 +1,12 @@
 """Tests of hot/log/aborted.py."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
+import pytest
+
 from stratalog.hot.log.log import AppendOrigin
-from stratalog.hot.segments.transaction_index import AbortedTxn
+from stratalog.hot.segments.transaction_index import AbortedTxn, aborted_to_bytes
 
 
 def test_an_aborted_transaction_is_found_by_its_range(bench):
@@ -36,3 +39,23 @@ def test_a_damaged_transaction_index_is_derived_again(bench):
     assert log.aborted_transactions(0, 9) == expected
     assert len(expected) == 3
     assert bench.files.read_bytes(path)[:2] == b"\0\0"
+
+
+def test_a_damaged_transaction_index_stays_until_there_is_room_for_another(bench, full_disk):
+    """The transactions are known all the same, and after the next start as well."""
+    bench.files = full_disk
+    log = bench.open()
+    expected = bench.write_aborted(log, 3)
+    log.roll()
+    log.close()
+    path = Path(f"{log.directory}/{0:020d}.txnindex")
+    path.write_bytes(b"\xff\xff" + path.read_bytes()[2:])
+    for room in (0, 50, 1 << 30):
+        log = bench.open()
+        full_disk.room = room
+        with pytest.raises(OSError, match="no space") if room < 1 << 30 else nullcontext():
+            log.aborted_transactions(0, 9)
+        assert log.aborted_transactions(0, 9) == expected
+        full_disk.room = 1 << 30
+        log.close()
+    assert path.read_bytes() == aborted_to_bytes(expected)

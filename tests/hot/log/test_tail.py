@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from stratalog.hot.config import LogConfig
 
 OF_2013 = 1_357_000_000_000
@@ -150,3 +152,30 @@ def test_sizes_count_what_is_queued(bench):
     assert log.size_bytes == 2 * len(bench.batch())
     (segment,) = log.segments()
     assert (segment.base_offset, segment.end_offset, segment.active) == (0, 2, True)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("room", [0, 12, 46, 80, 114, 130])
+def test_a_roll_on_a_full_disk_keeps_the_aborted_transactions(bench, full_disk, room, clean):
+    """However often it is tried: after the next start, too, their records are kept from consumers of committed ones."""
+    bench.files = full_disk
+    log = bench.open()
+    expected = bench.write_aborted(log, 3)
+    full_disk.room = room
+    with pytest.raises(OSError, match="no space"):
+        log.roll()
+    for _ in range(2):
+        with pytest.raises(OSError, match="no space"):
+            log.discard_unwritten()
+    full_disk.room = 1 << 30
+    log.discard_unwritten()
+    bench.append(log, 1)
+    log.sync()
+    point = log.flushed_offset
+    if clean:
+        log.close()
+    else:
+        log.abandon()
+    log = bench.open(clean=clean, recovery_point=point)
+    assert log.active_base_offset == 9
+    assert log.aborted_transactions(0, 9) == expected

@@ -1,5 +1,9 @@
 """Tests of hot/recovery/snapshots.py."""
 
+from contextlib import suppress
+
+import pytest
+
 from stratalog.hot.recovery.snapshots import restore_state, stray_snapshots
 from stratalog.hot.state.producer_snapshot import ProducerEntry, snapshot_to_bytes
 
@@ -22,3 +26,24 @@ def test_the_newest_readable_snapshot_is_taken(files, tmp_path):
     assert state.entries == {7: entry}
     assert state.end_offset == 10
     assert restore_state(files, str(tmp_path), [5, 9], [], end_offset=4, **options).entries == {}
+
+
+@pytest.mark.parametrize("room", [0, 12, 80, 114, 130, 1 << 20])
+def test_a_segment_that_was_not_sealed_is_read_again_after_a_kill(bench, full_disk, room):
+    """Its records were synced, the recovery point is its end, and the next segment was begun: only the seal found no room."""
+    bench.files = full_disk
+    log = bench.open()
+    expected = bench.write_aborted(log, 3)
+    log.sync()
+    full_disk.room = room
+    with suppress(OSError):
+        log.roll()
+    for _ in range(2):
+        with suppress(OSError):
+            log.discard_unwritten()
+    assert f"{9:020d}.log" in bench.names()
+    log.abandon()
+    full_disk.room = 1 << 30
+    log = bench.open(clean=False, recovery_point=9)
+    assert log.recovery.segments_checked == (1 if room == 1 << 20 else 2)
+    assert log.aborted_transactions(0, 9) == expected

@@ -9,7 +9,7 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.segments.log_summary import ActiveSummary
 from stratalog.hot.segments.segment import Segment
 from stratalog.hot.segments.segment_cache import SegmentCache
-from stratalog.hot.segments.transaction_index import AbortedTxn
+from stratalog.hot.segments.transaction_index import AbortedTxn, aborted_to_bytes
 from stratalog.wire.errors import Corrupt
 
 
@@ -205,3 +205,40 @@ def test_a_batch_that_claims_what_its_segment_cannot_hold_is_refused(make_segmen
         path.write_bytes(good[:at] + bytes([good[at] ^ 0x40]) + good[at + 1 :])
         with pytest.raises(Corrupt, match=f"position {second}"):
             segment.locate(1)
+
+
+@pytest.mark.parametrize("room", [0, 8, 34, 50, 68, 100])
+def test_index_entries_that_found_no_room_are_stored_with_the_next_try(full_disk, make_batch, tmp_path, room):
+    """All of them once, whatever part of them a full disk took; also behind some that were stored before."""
+    segment = Segment(full_disk, str(tmp_path), 0, LogConfig(index_interval_bytes=0), SegmentCache())
+    for number in range(4):
+        segment.queue(make_batch(number), number, 1000 + number, 5)
+        segment.aborted.append(AbortedTxn(1, number, number, number + 1))
+        if number == 1:
+            segment.store_indexes(final=False)
+    segment.write_pending()
+    full_disk.room = room
+    with pytest.raises(OSError, match="no space"):
+        segment.store_indexes(final=False)
+    full_disk.room = 1 << 20
+    segment.store_indexes(final=False)
+    expected = aborted_to_bytes(segment.aborted)
+    assert Path(segment.path(".txnindex")).read_bytes() == expected
+    assert Path(segment.path(".index")).read_bytes() == segment.indexes.offsets.to_bytes()
+    assert Path(segment.path(".timeindex")).read_bytes() == segment.indexes.times.to_bytes()
+
+
+def test_aborted_transactions_take_the_place_of_others_in_one_step(full_disk, tmp_path):
+    """Without room the file stays as it is: a start sees that it is damaged, or believes it."""
+    segment = Segment(full_disk, str(tmp_path), 0, LogConfig(), SegmentCache())
+    path = Path(segment.path(".txnindex"))
+    path.write_bytes(b"damaged")
+    segment.replace_aborted([AbortedTxn(1, 0, 1, 2), AbortedTxn(1, 2, 3, 4)])
+    full_disk.room = 34
+    for _ in range(2):
+        with pytest.raises(OSError, match="no space"):
+            segment.store_indexes(final=False)
+        assert path.read_bytes() == b"damaged"
+    full_disk.room = 1 << 20
+    segment.store_indexes(final=False)
+    assert path.read_bytes() == aborted_to_bytes(segment.aborted)
