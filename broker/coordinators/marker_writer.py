@@ -106,7 +106,13 @@ class _Delivery:
             self._report()
             return
         self._tries += 1
-        self._writer.write(self._partition, self._marker, self._tried, self._wanted)
+        try:
+            self._writer.write(self._partition, self._marker, self._tried, self._wanted)
+        except Exception:  # a mistake may not leave the transaction as it is for ever, nor keep its other markers back
+            log.exception(
+                "the end of %s was not taken by %s; it is tried again", self._transactional_id, self._partition
+            )
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self.begin)
 
     def _wanted(self) -> bool:
         return self._driver.shard is self._shard and self._driver.active

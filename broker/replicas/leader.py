@@ -135,11 +135,8 @@ class Leader:
             waiting.info = info = self._log.appender.append_as_leader(
                 records, self.epoch, self._clock.wall_ms(), origin, transaction_version, release
             )
-        except KafkaError as error:
-            if error.code is ErrorCode.INVALID_TIMESTAMP:
-                self._explain(bytes(records), release, error, waiting)
-            else:
-                self.refused.turn_away(self.topic_partition, records, release, waiting, error)
+        except (KafkaError, OSError) as error:
+            self._not_taken(records, release, error, waiting)
             return
         if info.duplicate:
             self._await_duplicate(acks, waiting)
@@ -156,21 +153,11 @@ class Leader:
 
         It goes behind every append that waits for deep work: one of the transaction it ends would begin it anew.
         """
-        waiting = CallingBack(acknowledge)
+        waiting, origin = CallingBack(acknowledge), AppendOrigin.COORDINATOR
         if self._held:
-            self._held.append(
-                HeldAppend(marker, -1, None, waiting, True, AppendOrigin.COORDINATOR, transaction_version)
-            )
+            self._held.append(HeldAppend(marker, -1, None, waiting, True, origin, transaction_version))
             return
-        self.append(
-            marker,
-            -1,
-            None,
-            waiting,
-            AppendOrigin.COORDINATOR,
-            ready=True,
-            transaction_version=transaction_version,
-        )
+        self.append(marker, -1, None, waiting, origin, ready=True, transaction_version=transaction_version)
 
     def _turned_away(self, records: memoryview | bytearray, release: Release, waiting: WaitingAppend) -> bool:
         """Whether the role has ended, or a batch before this one was refused: then this one is, too."""
@@ -178,6 +165,18 @@ class Leader:
             return self.refused.turned_away(self._log, records, release, waiting)
         self.refused.turn_away(self.topic_partition, records, release, waiting, self.ended)
         return True
+
+    def _not_taken(
+        self, records: memoryview | bytearray, release: Release, error: KafkaError | OSError, waiting: WaitingAppend
+    ) -> None:
+        """The log has refused a batch, or could not read its own files for it."""
+        if isinstance(error, OSError):
+            self._partition.directory.report(error, self._partition)
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} takes no append now: {error}")
+        if error.code is ErrorCode.INVALID_TIMESTAMP:
+            self._explain(bytes(records), release, error, waiting)
+        else:
+            self.refused.turn_away(self.topic_partition, records, release, waiting, error)
 
     def _await_duplicate(self, acks: int, waiting: WaitingAppend) -> None:
         """Answer a retry with the offsets of the first attempt, and not earlier than that one would have been."""

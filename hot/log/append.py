@@ -1,6 +1,7 @@
-"""Appends: checks a batch, gives it its place, queues it. Does no I/O.
+"""Appends: checks a batch, gives it its place, queues it. Writes nothing.
 
-A batch is first checked by all rules, then placed: no refused batch leaves a trace.
+A batch is first checked by all rules, then placed: no refused batch leaves a trace. The only files that are read are the
+indexes of an active segment, before the first append after a start, and before anything changes.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class LogAppender:
 
         ``release`` is called once, when the bytes are in the file or were there already; not where this raises.
         Raises `KafkaError`: the codes of `check_leader_batch` and of `ProducerStateManager`, FENCED_LEADER_EPOCH
-        below the epoch of the last batch, KAFKA_STORAGE_ERROR after a failed write; then nothing is queued.
+        below the epoch of the last batch, KAFKA_STORAGE_ERROR after a failed write; and `OSError`. Then nothing is queued.
         """
         place = self._place
         if self._tail.failed is not None or leader_epoch < self._epochs.latest_epoch:
@@ -96,9 +97,7 @@ class LogAppender:
             if release is not None:
                 release()
             return verdict
-        if release is not None:
-            self._tail.release_when_written(release)
-        return self._take(records, fields, verdict, leader_epoch, now_ms)
+        return self._take(records, fields, verdict, leader_epoch, now_ms, release)
 
     def _refusal(self, leader_epoch: int) -> KafkaError:
         """The reason why this log takes no append now."""
@@ -120,6 +119,7 @@ class LogAppender:
         marker: EndMarker | None,
         leader_epoch: int,
         now_ms: int,
+        release: Callable[[], None] | None,
     ) -> AppendInfo:
         """Give a batch that passed every check its place."""
         tail = self._tail
@@ -133,6 +133,8 @@ class LogAppender:
             log_append_time_ms = max_timestamp = now_ms
         segment = self._segments.active
         rolled = segment.must_roll(len(records), last_offset, max_timestamp, now_ms)
+        if release is not None:
+            tail.release_when_written(release)
         if rolled:
             segment = tail.begin_segment(base_offset)
         tail.queue(segment, records, last_offset, max_timestamp, now_ms)

@@ -42,4 +42,6 @@ class LogPlace:
 
     def new_segment(self, base_offset: int) -> Segment:
         """An empty segment, in memory only; its first use makes the file."""
-        return Segment(self.files, self.directory, base_offset, self.config, self.cache)
+        segment = Segment(self.files, self.directory, base_offset, self.config, self.cache)
+        segment.take_stored_aborted([])  # an append looks for no file: there may be no descriptor for that
+        return segment

@@ -170,6 +170,7 @@ def _create(loading: _Loading) -> None:
     request = loading.request
     start = max(request.log_start_offset, 0)
     segment = Segment(loading.files, loading.base, start, request.config, request.cache)
+    segment.take_stored_aborted([])
     identity = loading.files.open_append(f"{loading.base}/{PARTITION_METADATA}")
     identity.truncate(0)
     append_all(identity, [topic_id_to_bytes(request.topic_id)])
@@ -366,6 +367,7 @@ def _resume_above(loading: _Loading, offset: int) -> None:
         _store(loading, segment, final=True)
         segment.freeze()
         segment = Segment(loading.files, loading.base, offset, request.config, request.cache)
+        segment.take_stored_aborted([])
         loading.created.append(segment.file)
         loading.segments.append(segment)
         loading.gaps_below = offset

@@ -32,6 +32,8 @@ class Bench:
     def write(self, partition, marker, done):
         self.tries.append((partition, marker.coordinator_epoch, marker.commit))
         answers = self.answers.get(partition)
+        if answers and isinstance(answers[0], str):
+            raise RuntimeError(answers.pop(0))
         done(KafkaError(answers.pop(0)) if answers else None)
 
     def ask(self, event):
@@ -138,3 +140,14 @@ async def test_partitions_that_others_lead_get_their_markers_by_way_of_them(benc
     assert (bench.tries[1:], bench.reports) == ([(T1, 5, True)], [T0, T1])
     bench.shard = object()
     assert not wanted()
+
+
+async def test_a_marker_whose_write_ends_in_an_error_is_tried_again(bench, caplog):
+    """The transaction would be undecided for ever, and its other partitions without their markers."""
+    bench.answers[T0] = ["a mistake", ErrorCode.KAFKA_STORAGE_ERROR, "a mistake"]
+    bench.send(T0, T1)
+    assert bench.reports == [T1]
+    await bench.pause()
+    assert bench.reports == [T1, T0]
+    assert len(bench.tries) == 5
+    assert "the end of x was not taken by t-0" in caplog.text

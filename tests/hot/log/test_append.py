@@ -1,10 +1,16 @@
 """Tests of hot/log/append.py."""
 
+import errno
+
 import pytest
 
 from stratalog.hot.config import LogConfig
+from stratalog.hot.segments.transaction_index import AbortedTxn
+from stratalog.hot.state.producer_state import AppendOrigin
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.batch import check_batch, iter_records, read_header
 from stratalog.wire.errors import ErrorCode, KafkaError
+from tests.hot.conftest import LogBench
 
 
 def test_offsets_and_the_leader_epoch_are_written_into_the_batch(bench):
@@ -153,3 +159,79 @@ def test_a_retry_of_old_events_finds_its_first_attempt_after_a_roll_and_a_restar
     log.tick(bench.now_ms)
     again = bench.append(log, producer_id=7, producer_epoch=0, base_sequence=0, timestamp_ms=1)
     assert (again.base_offset, again.duplicate) == (first.base_offset, True)
+
+
+class NoDescriptor(RealFilesystem):
+    """A process that can open no file while it is ``short``."""
+
+    short = False
+
+    def open_read(self, path):
+        if self.short:
+            raise OSError(errno.EMFILE, "too many open files", path)
+        return super().open_read(path)
+
+
+@pytest.mark.parametrize("begun", ["new", "rolled", "above what was lost", "anew", "cut"])
+@pytest.mark.parametrize("as_leader", [True, False])
+def test_an_aborted_transaction_is_noted_without_a_look_at_the_disk(bench, begun, as_leader):
+    """A look would fail where no descriptor is free, behind the marker: its entry was gone, its records seemed committed."""
+    bench.files = files = NoDescriptor()
+    log = bench.open()
+    if begun != "new":
+        bench.append(log, 2)
+        log.roll()
+    if begun == "above what was lost":
+        log.abandon()
+        log = bench.open(clean=False, recovery_point=1 << 32)
+    elif begun == "anew":
+        log.truncate_fully_and_start_at(40, (), None)
+    elif begun == "cut":
+        bench.append(log, 2)
+        log.truncate_to(2)
+    start = log.log_end_offset
+    log.write_queued()
+    options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    if as_leader:
+        bench.append(log, 3, base_sequence=0, **options)
+        files.short = True
+        origin = AppendOrigin.COORDINATOR
+        log.append_as_leader(bench.marker(commit=False), leader_epoch=1, now_ms=bench.now_ms, origin=origin)
+    else:
+        leader = bench_of(bench)
+        leader.append(leader_log := leader.open(log_start_offset=start), 3, base_sequence=0, **options)
+        origin = AppendOrigin.COORDINATOR
+        leader_log.append_as_leader(leader.marker(commit=False), leader_epoch=1, now_ms=0, origin=origin)
+        leader_log.write_queued()
+        found = leader.content(leader_log.read(start, max_bytes=1 << 20, max_offset=1 << 40))
+        files.short = True
+        log.append_as_follower(memoryview(bytearray(found)), leader_epoch=1, now_ms=bench.now_ms)
+    files.short = False
+    log.write_queued()
+    expected = [AbortedTxn(7, start, start + 3, start + 4)]
+    assert log.aborted_transactions(start, start + 4) == expected
+    log.close()
+    assert bench.open().aborted_transactions(start, start + 4) == expected
+
+
+def bench_of(bench) -> LogBench:
+    """The bench of another log."""
+    return LogBench(f"{bench.directory}-of-the-leader")
+
+
+def test_an_append_that_cannot_read_the_indexes_changes_nothing(bench):
+    """They are read for the first one after a start; its buffer stays with the caller."""
+    log = bench.open()
+    bench.append(log, 2)
+    log.close()
+    bench.files = files = NoDescriptor()
+    log = bench.open()
+    released = []
+    files.short = True
+    with pytest.raises(OSError, match="too many open files"):
+        log.append_as_leader(bench.batch(), leader_epoch=5, now_ms=bench.now_ms, release=lambda: released.append(1))
+    files.short = False
+    assert (log.log_end_offset, log.queued_bytes, log.leader_epochs.latest_epoch) == (2, 0, 1)
+    assert bench.append(log).base_offset == 2
+    log.write_queued()
+    assert released == []

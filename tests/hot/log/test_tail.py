@@ -157,7 +157,7 @@ def test_sizes_count_what_is_queued(bench):
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("room", [0, 12, 46, 80, 114, 130])
 def test_a_roll_on_a_full_disk_keeps_the_aborted_transactions(bench, full_disk, room, clean):
-    """However often it is tried: after the next start, too, their records are kept from consumers of committed ones."""
+    """At each try, and also after the next start."""
     bench.files = full_disk
     log = bench.open()
     expected = bench.write_aborted(log, 3)

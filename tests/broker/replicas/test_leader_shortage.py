@@ -1,0 +1,51 @@
+"""Tests of broker/replicas/leader.py: an append for which the log cannot read its own files."""
+
+import errno
+
+import pytest
+
+from stratalog.hot.config import LogConfig
+from stratalog.hot.log.log import Log
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import ErrorCode
+from stratalog.wire.topic import TopicPartition
+from tests.broker.replicas.leader_rig import Bench
+
+
+@pytest.fixture
+def bench(tmp_path):
+    path = str(tmp_path / "t-0")
+    log = Log.open(path, TopicPartition("t", 0), b"i" * 16, LogConfig(), files=RealFilesystem(), now_ms=0, clean=True)
+    log.append_as_leader(batch(b"old"), leader_epoch=1, now_ms=1_700_000_000_000)
+    log.close()
+    return Bench(path)
+
+
+def batch(value: bytes) -> bytearray:
+    return build_batch([Record(0, 1_700_000_000_000, b"k", value)])
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+def test_an_append_that_cannot_read_the_indexes_is_refused_and_reported(bench, monkeypatch, code):
+    """The first one after a start reads them. It leaves no trace, its buffer is given back once, and the next one is taken."""
+    reported, real = [], RealFilesystem.read_bytes
+    bench.disk.report = lambda error, owner: reported.append((error.errno, owner))
+
+    def read_bytes(files, path):
+        if path.endswith("index"):
+            raise OSError(code, "not now", path)
+        return real(files, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFilesystem, "read_bytes", read_bytes)
+        bench.append("first", batch(b"first"))
+    assert reported == [(code, bench.partition)]
+    assert bench.ended["first"].code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "not now" in bench.ended["first"].message
+    assert bench.released == ["first"]
+    bench.append("second", batch(b"second"))
+    bench.disk.write()
+    assert bench.released == ["first", "second"]
+    bench.disk.flush()
+    assert bench.ended["second"].base_offset == 1
