@@ -56,7 +56,7 @@ def electing_leaders(
         kind = ElectionType(election_type)
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {election_type}") from error
-    rules = view.rules(election=Election.PREFERRED if kind is ElectionType.PREFERRED else Election.UNCLEAN)
+    rules = view.rules(election=Election.PREFERRED if kind is ElectionType.PREFERRED else Election.ANY)
     records: list[PartitionChangeRecord] = []
     results: list[tuple[TopicPartition, Failure | None]] = []
     for one in _all(view.image) if partitions is None else partitions:
@@ -84,7 +84,10 @@ balance_leaders = at_once(balancing_leaders)
 
 
 def electing_uncleanly(view: ClusterView, *, elections_max: int = ELECTIONS_MAX) -> Steps[bool]:
-    """Elect any living replica where there is no leader and the topic allows it; the result is whether there may be more."""
+    """Elect a living replica where there is no leader and the topic allows it; the result is whether there may be more.
+
+    None that is being added: that takes a request.
+    """
     rules = view.rules(election=Election.UNCLEAN)
     return (yield from _electing(view.leaderless(), rules, elections_max, only=view.allows_unclean))
 

@@ -6,12 +6,14 @@ smaller in-sync set alone does not (since 3.6), a replica that is no longer assi
 The leader is the present one while it is in sync and acceptable; else the first replica, in the assigned order, that is
 both; else the first of the eligible leader replicas, which is then alone in sync (KIP-966). With none in sync or
 eligible the last known leader takes over, and where unclean elections are allowed, the first acceptable replica: it is
-alone in sync and RECOVERING, which stays over further elections until a leader reports the end of its recovery.
+alone in sync and RECOVERING, which stays over further elections until a leader reports the end of its recovery. One that is
+being added has next to no records: it comes after the others, and leads only by an election on request.
 
 Sources: Kafka's ``PartitionChangeBuilder``; KIP-455, KIP-704, KIP-858, KIP-966. On purpose otherwise than there:
 
 - an eligible replica is elected also if members of the in-sync set are left that cannot lead
 - no unclean leader is elected while a member of the in-sync set or an eligible replica lives, even one that stops
+- a setting alone elects no replica that is being added: the holders of the records may be about to come back
 - a replica that may have lost data leaves both sets also as the last member; the only replica of a partition stays
 - a replica that is no longer assigned leaves the eligible ones in the same record, and is no last known leader
 - a reassignment ends when enough of the target are in sync: see `reassignment`
@@ -45,7 +47,9 @@ class Election(Enum):
     PREFERRED = auto()
     """The same, and the first replica comes before the present leader."""
     UNCLEAN = auto()
-    """If there is none of them, any replica that is acceptable."""
+    """If there is none of them, any replica that is acceptable, but for those that are being added."""
+    ANY = auto()
+    """The same, and last of all those that are being added."""
 
 
 OfReplica = Callable[[int, Uuid], bool]
@@ -108,7 +112,7 @@ def partition_change(
     replicas = assignment.replicas
     directories = _directories(partition, replicas, target, rules)
     sets = _sets(partition, tuple(one for one in wanted if one in replicas), replicas, target, rules)
-    leader, is_unclean = _elect(partition, replicas, directories, sets, rules)
+    leader, is_unclean = _elect(partition, assignment, directories, sets, rules)
     if is_unclean:
         sets = _Sets((leader,), ())
     elif leader != NO_LEADER and leader not in sets.in_sync:
@@ -121,7 +125,7 @@ def partition_change(
         or _shrink_raises_epoch(partition, sets, rules)
     ):
         record.leader = leader
-    _set_members(record, partition, leader, sets, rules)
+    _set_members(record, partition, replicas, leader, sets, rules)
     recovery = LeaderRecovery.RECOVERING if is_unclean else target.leader_recovery
     if recovery is not None and recovery is not partition.leader_recovery:
         record.leader_recovery_state = int(recovery)
@@ -136,13 +140,18 @@ def _shrink_raises_epoch(partition: PartitionImage, sets: _Sets, rules: Partitio
 
 
 def _set_members(
-    record: PartitionChangeRecord, partition: PartitionImage, leader: int, sets: _Sets, rules: PartitionRules
+    record: PartitionChangeRecord,
+    partition: PartitionImage,
+    replicas: tuple[int, ...],
+    leader: int,
+    sets: _Sets,
+    rules: PartitionRules,
 ) -> None:
     if sets.in_sync != partition.in_sync_replicas:
         record.isr = list(sets.in_sync)
     if sets.eligible != partition.eligible_leader_replicas:
         record.eligible_leader_replicas = list(sets.eligible)
-    last_known = _last_known(partition, leader, sets, rules)
+    last_known = tuple(one for one in _last_known(partition, leader, sets, rules) if one in replicas)
     if last_known != partition.last_known_eligible:
         record.last_known_elr = list(last_known)
 
@@ -179,12 +188,13 @@ def _sets(
 
 def _elect(
     partition: PartitionImage,
-    replicas: tuple[int, ...],
+    assignment: Assignment,
     directories: Mapping[int, Uuid],
     sets: _Sets,
     rules: PartitionRules,
 ) -> _Elected:
     """The leader, which may be `NO_LEADER`."""
+    replicas = assignment.replicas
 
     def may_lead(replica: int) -> bool:
         return rules.is_acceptable(replica, directories[replica])
@@ -202,20 +212,24 @@ def _elect(
         order = replicas
     if any(rules.lives(replica, directories[replica]) for members in sets for replica in members):
         return _Elected(NO_LEADER)
-    for replica in _last_resorts(partition, replicas, sets, rules):
+    for replica in _last_resorts(partition, assignment, sets, rules):
         if may_lead(replica):
             return _Elected(replica, is_unclean=True)
     return _Elected(NO_LEADER)
 
 
 def _last_resorts(
-    partition: PartitionImage, replicas: tuple[int, ...], sets: _Sets, rules: PartitionRules
+    partition: PartitionImage, assignment: Assignment, sets: _Sets, rules: PartitionRules
 ) -> tuple[int, ...]:
     """Replicas that may lack what was acknowledged, those that may be elected all the same, the best first."""
+    replicas, adding = assignment.replicas, assignment.adding
     known: tuple[int, ...] = ()
     if rules.has_eligible and not any(sets) and len(partition.last_known_eligible) == 1:
         known = tuple(one for one in partition.last_known_eligible if one in replicas)
-    return (*known, *replicas) if rules.election is Election.UNCLEAN else known
+    if rules.election not in {Election.UNCLEAN, Election.ANY}:
+        return known
+    before = (*known, *(one for one in replicas if one not in adding))
+    return (*before, *adding) if rules.election is Election.ANY else before
 
 
 def _from_eligible(replicas: tuple[int, ...], leader: int, sets: _Sets, rules: PartitionRules) -> _Sets:

@@ -10,7 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from stratalog.metadata.controller.cluster_view import ClusterView
-from stratalog.metadata.controller.partition_change import PartitionRules, PartitionTarget, partition_change
+from stratalog.metadata.controller.partition_change import (
+    Election,
+    PartitionRules,
+    PartitionTarget,
+    partition_change,
+)
 from stratalog.metadata.controller.placement import check_assignment
 from stratalog.metadata.controller.reassignment import Assignment, cancelled, retargeted
 from stratalog.metadata.image.decision import RECORDS_PER_BATCH_MAX, Decision, Failure, Steps, at_once, failure_of
@@ -39,7 +44,8 @@ def reassigning_partitions(
     """
     if len(moves) > RECORDS_PER_BATCH_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-    rules = view.rules()
+    # A move of replicas asks for no unclean election: the holders of the records may be back in a moment.
+    begins, stops = view.rules(election=Election.ONLINE), view.rules()
     records: list[PartitionChangeRecord] = []
     results: list[Failure | None] = []
     now: dict[TopicPartition, PartitionImage] = {}
@@ -49,8 +55,9 @@ def reassigning_partitions(
             topic, state = _found(view.image, move.partition)
             state = now.get(move.partition, state)
             if move.replicas is None:
-                target = _stopped(view, move.partition, state)
+                target, rules = _stopped(view, move.partition, state), stops
             else:
+                rules = begins
                 target = _begun(view.image, state, move.replicas, factor_may_change=factor_may_change)
         except KafkaError as error:
             results.append(failure_of(error))
@@ -98,7 +105,8 @@ def _begun(
     if not factor_may_change and len(replicas) != wanted:
         why = f"The replication factor is changed from {wanted} to {len(replicas)}"
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
-    return PartitionTarget(assignment=retargeted(Assignment.of(state), replicas))
+    whole = {*state.in_sync_replicas, *state.eligible_leader_replicas, *state.last_known_eligible}
+    return PartitionTarget(assignment=retargeted(Assignment.of(state), replicas, whole))
 
 
 def _stopped(view: ClusterView, partition: TopicPartition, state: PartitionImage) -> PartitionTarget:

@@ -41,12 +41,15 @@ def reassigned(present: tuple[int, ...], target: tuple[int, ...]) -> Assignment:
     return Assignment((*target, *removing), adding, removing)
 
 
-def retargeted(present: Assignment, target: tuple[int, ...]) -> Assignment:
+def retargeted(present: Assignment, target: tuple[int, ...], whole: Collection[int] = ()) -> Assignment:
     """The assignment with which a move to ``target`` begins, also in the midst of another one.
 
-    Replicas that were being added and are wanted still go on being added; others of them are removed, as in Kafka.
+    Replicas that were being added and are wanted still go on being added. Others of them are removed when it ends if they
+    are among the ``whole`` ones, and at once if not. In Kafka all stay: such a one would look like a former holder of the
+    records, and an unclean election could take it for one.
     """
-    moved = reassigned(present.replicas, target)
+    held = tuple(one for one in present.replicas if one not in present.adding or one in target or one in whole)
+    moved = reassigned(held, target)
     still = set(present.adding).intersection(target)
     return moved._replace(adding=tuple(sorted({*moved.adding, *still})))
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from sim.cluster.plan import Unclean
 from sim.cluster.surroundings import Surroundings
 from sim.model import PartitionModel, Violation
+from stratalog.metadata.image.directory_ids import is_online
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import NO_LEADER, LeaderRecovery, PartitionImage, TopicImage
 from stratalog.wire.batch import iter_headers, iter_records
@@ -48,9 +49,12 @@ class UncleanElections:
             for number, state in topic.partitions.items():
                 former = earlier.partitions.get(number)
                 if former is not None and former is not state and _is_unclean(former, state):
-                    self._elected(topic, number, former, state)
+                    self._elected((before, image), topic, number, former)
 
-    def _elected(self, topic: TopicImage, number: int, former: PartitionImage, state: PartitionImage) -> None:
+    def _elected(
+        self, images: tuple[ClusterImage, ClusterImage], topic: TopicImage, number: int, former: PartitionImage
+    ) -> None:
+        state = topic.partitions[number]
         model = self._world.model.topics.get(topic.topic_id)
         what = (
             f"{topic.name}-{number} is led by {state.leader} in epoch {state.leader_epoch}; in sync were "
@@ -61,12 +65,25 @@ class UncleanElections:
         )
         if self._world.plan.unclean is Unclean.NEVER or (model is None and not is_last_known):
             raise Violation(f"an unclean election that is not allowed: {what}")
+        if state.leader in state.adding_replicas and not is_last_known:
+            self._check_added(images, former, state, what)
         self._world.trace.note("unclean", what)
         if model is None:  # the last known leader needs no setting (KIP-966), and no client writes to these topics
             return
         self.count += 1
         self._epochs[topic.topic_id, number] = state.leader_epoch
         model.partitions[number].elected_uncleanly(state.leader_epoch)
+
+    def _check_added(
+        self, images: tuple[ClusterImage, ClusterImage], former: PartitionImage, state: PartitionImage, what: str
+    ) -> None:
+        """A replica that was never in sync leads only by an election on request, while no other one lives."""
+        if self._world.plan.unclean is Unclean.SETTING:
+            raise Violation(f"a replica that is being added is elected without a request: {what}")
+        for other, directory in zip(former.replicas, former.directories, strict=True):
+            was_there = other in state.replicas and other not in state.adding_replicas
+            if was_there and all(_may_lead(image, other, directory) for image in images):
+                raise Violation(f"a replica that is being added is elected, and {other} lives: {what}")
 
     def acknowledged(self, partition: PartitionModel, base_offset: int, values: list[bytes]) -> None:
         """A producer was acknowledged a batch: find the leader epoch that its batch names."""
@@ -95,6 +112,12 @@ def _is_unclean(former: PartitionImage, state: PartitionImage) -> bool:
     if former.leader_recovery is not LeaderRecovery.RECOVERING:
         return True
     return state.leader not in former.in_sync_replicas and state.leader not in former.eligible_leader_replicas
+
+
+def _may_lead(image: ClusterImage, broker_id: int, directory: Uuid) -> bool:
+    broker = image.brokers.brokers[broker_id]
+    is_active = not broker.is_fenced and not broker.in_controlled_shutdown
+    return is_active and is_online(directory, broker.directories)
 
 
 def _epoch_of(log: Any, base_offset: int, values: list[bytes]) -> int | None:

@@ -77,6 +77,8 @@ class History:
         self.topic_id = self.world.topic("t", (1, 2, 3))
         self.images = [self.world.image]
         self.copies = {one: Copy(one) for one in BROKERS}
+        self.were_in_sync = {1, 2, 3}
+        """Those of the replicas that were so since they were assigned; the others may be as good as empty."""
         self.shown: list = []
         self.excused_below = 0
         """Leaders of lower epochs may show what an unclean election has dropped."""
@@ -92,15 +94,22 @@ class History:
         self.images.append(self.world.image)
         state = self.world.state()
         self.story.append(f"{what}: {self.world.sets()} epoch {state.leader_epoch} {state.leader_recovery.name}")
+        self.changed(before, state)
+        return result
+
+    def changed(self, before, state) -> None:
+        """A later state of the partition is committed."""
+        self.were_in_sync &= set(state.replicas)
         if state.leader_epoch > before.leader_epoch and state.leader >= 0:
             self.elected(before, state)
-        return result
+        self.were_in_sync |= {*state.in_sync_replicas, *state.eligible_leader_replicas}
 
     def elected(self, before, state) -> None:
         """An unclean leader has what it has; a clean one has all that was ever shown."""
         log = self.copies[state.leader].log
         was_unclean = state.leader_recovery is LeaderRecovery.RECOVERING and before.leader != state.leader
         if was_unclean and state.leader not in {*before.in_sync_replicas, *before.eligible_leader_replicas}:
+            assert state.leader in self.were_in_sync, f"{state.leader} leads and was never in sync: {self.told()}"
             self.shown = self.shown[: common(self.shown, log)]
             self.excused_below = state.leader_epoch
             return
@@ -265,9 +274,7 @@ class History:
         self.world.register(asked)
         self.images.append(self.world.image)
         self.story.append(f"{me} starts {'clean' if is_clean else f'dirty with {len(copy.log)}'}: {self.world.sets()}")
-        state = self.world.state()
-        if state.leader_epoch > before.leader_epoch and state.leader >= 0:
-            self.elected(before, state)
+        self.changed(before, self.world.state())
         copy.is_up, copy.heard = True, len(self.images) - 1
 
     def fence(self, broker_id: int | None = None) -> None:
@@ -287,8 +294,7 @@ class History:
         self.images.append(self.world.image)
         state = self.world.state()
         self.story.append(f"{copy.broker_id} is unfenced: {self.world.sets()} {state.leader_recovery.name}")
-        if state.leader_epoch > before.leader_epoch and state.leader >= 0:
-            self.elected(before, state)
+        self.changed(before, state)
 
     def balance(self) -> None:
         self.commit("balance", balance_leaders(self.world.view))
@@ -300,9 +306,12 @@ class History:
         self.story.append(f"{MINIMUM}={number}: {self.world.sets()}")
 
     def reassign(self) -> None:
+        """To any brokers; no leader comes of it that lacks records, also where the topic allows such ones."""
         replicas = tuple(self.dice.sample(BROKERS, self.dice.choice((2, 3, 3))))
-        move = Move(TopicPartition("t", 0), replicas)
-        self.commit(f"reassign to {replicas}", reassign_partitions(self.world.view, [move]))
+        move, had_leader = Move(TopicPartition("t", 0), replicas), self.world.state().leader >= 0
+        view = self.allowing() if self.unclean else self.world.view
+        self.commit(f"reassign to {replicas}", reassign_partitions(view, [move]))
+        assert had_leader or self.world.state().leader < 0, f"a move elects: {self.told()}"
 
     def change_level(self) -> None:
         level = 0 if self.world.view.has_eligible else 1
@@ -311,7 +320,10 @@ class History:
         self.commit(f"level {level}", update_features(self.world.image, [update], node_id=100))
 
     def elect_uncleanly(self) -> None:
+        self.commit("unclean election", elect_uncleanly(self.allowing()))
+
+    def allowing(self) -> ClusterView:
+        """The view in which the topic allows unclean elections."""
         view = self.world.view
         settings = view.settings
-        allowed = replace(view, settings=lambda name: settings(name)._replace(unclean_allowed=True))
-        self.commit("unclean election", elect_uncleanly(allowed))
+        return replace(view, settings=lambda name: settings(name)._replace(unclean_allowed=True))

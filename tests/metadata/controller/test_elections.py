@@ -6,6 +6,7 @@ from stratalog.metadata.controller import elections
 from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings
 from stratalog.metadata.controller.controller import ElectionType, NewTopic, create_topics, fence_broker
 from stratalog.metadata.controller.elections import balance_leaders, elect_uncleanly
+from stratalog.metadata.controller.reassign_partitions import Move, reassign_partitions
 from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
@@ -84,6 +85,16 @@ def test_an_unclean_election_takes_any_living_replica(image):
     assert alone.apply(decision.records).topics.partition("t", 0).leader == 2
     leaderless = alone.apply(fence_broker(alone, 2, unclean_allowed=lambda _: False).records)
     assert outcomes(elect_leaders(leaderless, UNCLEAN, [T0])) == [(T0, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
+
+
+def test_an_unclean_election_on_request_takes_a_replica_that_is_being_added_if_no_other_lives(image):
+    """The former holders may be about to come back: that they are gone for good is for an administrator to say."""
+    gone = moved(image, 1, in_sync=[1])
+    gone = gone.apply(reassign_partitions(view_of(gone), [Move(T0, (3,))]).records)
+    gone = gone.apply(fence_broker(gone, 2, unclean_allowed=lambda _: True).records)
+    gone = gone.apply(fence_broker(gone, 1, unclean_allowed=lambda _: True).records)
+    assert elect_uncleanly(view_of(gone, unclean_allowed=True)).records == ()
+    assert gone.apply(elect_leaders(gone, UNCLEAN, [T0]).records).topics.partition("t", 0).leader == 3
 
 
 def test_missing_partitions_have_a_code(image):

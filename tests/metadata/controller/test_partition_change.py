@@ -17,9 +17,10 @@ from stratalog.metadata.image.topics_image import NO_LEADER, LeaderRecovery, Par
 _ID = b"t" * 16
 
 
-def rules_of(*, dead=(), stopping=(), unclean=False, preferred=False, minimum=1, elr=False, level=30):
+def rules_of(*, dead=(), stopping=(), unclean=False, preferred=False, asked=False, minimum=1, elr=False, level=30):
     """The rules where all brokers but ``dead`` live, and all of those but ``stopping`` may lead."""
     election = Election.PREFERRED if preferred else Election.UNCLEAN if unclean else Election.ONLINE
+    election = Election.ANY if asked else election
     return PartitionRules(
         is_acceptable=lambda broker, _: broker not in {*dead, *stopping},
         lives=lambda broker, _: broker not in dead,
@@ -134,6 +135,17 @@ def test_no_unclean_leader_is_elected_while_a_member_lives(elr):
 # -- eligible leader replicas -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("elr", [False, True])
+def test_a_replica_that_is_being_added_is_elected_on_request_alone_and_last(elr):
+    """It was never in sync: who lags has more, and who was there before and is down may come back."""
+    image = PartitionImage((3, 4, 1, 2), (1,), adding_replicas=(3, 4), removing_replicas=(1, 2))
+    assert after(image, rules_of(dead={1}, unclean=True, elr=elr)).leader == 2
+    assert after(image, rules_of(dead={1, 2}, unclean=True, elr=elr)).leader == NO_LEADER
+    assert after(image, rules_of(dead={1}, asked=True, elr=elr)).leader == 2
+    found = after(image, rules_of(dead={1, 2}, asked=True, elr=elr))
+    assert (*state_of(found), found.leader_recovery) == (3, (3,), (), LeaderRecovery.RECOVERING)
+
+
 def test_members_that_leave_below_the_minimum_become_eligible():
     """Minimum 2: {1,2,3} to {1,2} makes none eligible, to {1} makes 2 eligible, to {} both, without a leader."""
     image = PartitionImage((1, 2, 3), (1, 2, 3), leader=1)
@@ -243,7 +255,8 @@ def test_a_replica_that_goes_leaves_the_eligible_ones_in_the_same_record():
     found = after(image, rules_of(minimum=2, elr=True), assignment=Assignment((1, 2)))
     assert (found.replicas, found.eligible_leader_replicas) == ((1, 2), (2,))
     gone = PartitionImage((1, 2), (), last_known_eligible=(3,))
-    assert after(gone, rules_of(minimum=2, elr=True)).leader == NO_LEADER
+    found = after(gone, rules_of(minimum=2, elr=True))
+    assert (found.leader, found.last_known_eligible) == (NO_LEADER, ())  # assigned anew it would be an empty one
 
 
 def test_a_directory_is_written_from_level_17_on():

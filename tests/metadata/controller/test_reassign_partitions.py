@@ -3,8 +3,10 @@
 import pytest
 
 from stratalog.metadata.controller.alter_partition import Member, Proposal, alter_partitions
+from stratalog.metadata.controller.elections import elect_uncleanly
 from stratalog.metadata.controller.reassign_partitions import Move, reassign_partitions
 from stratalog.metadata.image.partition_index import PartitionKey
+from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
@@ -74,10 +76,14 @@ def test_a_move_that_is_stopped_leaves_what_was_before(one):
 
 
 def test_another_target_in_the_midst_of_a_move_replaces_the_first(one):
-    """The first target's replica goes; back to the old one ends at once."""
+    """The first target's replica goes, at once if it was never in sync; back to the old one ends at once."""
     move(one, 2)
     assert move(one, 3) is None
-    assert moving(one) == ((3, 1, 2), (3,), (1, 2))
+    assert moving(one) == ((3, 1), (3,), (1,))
+    move(one, 3, 4)
+    grow(one, 1, 3)
+    assert move(one, 2) is None
+    assert moving(one) == ((2, 1, 3), (2,), (1, 3))
     assert move(one, 1) is None
     assert moving(one) == ((1,), (), ())
 
@@ -166,6 +172,39 @@ def test_a_stop_that_needs_an_unclean_election_is_made_where_the_topic_allows_it
     assert moving(one) == ((1, 2), (), ())
     assert one.sets() == (2, (2,), ())
     assert one.state().leader_recovery == 1
+
+
+@pytest.mark.parametrize("elr", [False, True])
+def test_a_move_of_a_partition_whose_holders_are_down_elects_no_leader(world, elr):
+    """Neither the record that begins it, nor one behind it: the new replica is empty, and the holder of the records comes back."""
+    one = world(unclean=True, elr=elr)
+    one.start(1, 2, 3)
+    one.topic("t", (3,))
+    for _ in range(2):
+        one.tick(9001, 1, 2)
+    assert one.sets()[0] == NO_LEADER
+    assert move(one, 2, 3) is None
+    assert one.sets()[0] == NO_LEADER
+    assert move(one, 1) is None
+    one.do(elect_uncleanly(one.view))
+    assert (one.sets()[0], moving(one)) == (NO_LEADER, ((1, 3), (1,), (3,)))
+    one.beat(3)
+    assert (one.sets()[0], one.state().leader_recovery) == (3, 0)
+
+
+def test_the_record_that_begins_a_move_elects_none_uncleanly(world):
+    """Not even a former replica that lives, as in Kafka: a move asks for no election."""
+    one = world()
+    one.start(1, 2, 3)
+    one.topic("t", (1, 2))
+    grow(one, 1)
+    for _ in range(2):
+        one.tick(9001, 2, 3)
+    one.unclean = True
+    assert move(one, 3) is None
+    assert one.sets()[0] == NO_LEADER
+    one.do(elect_uncleanly(one.view))
+    assert one.sets()[0] == 2
 
 
 def test_a_partition_that_is_named_twice_is_decided_on_what_the_first_has_made(one):

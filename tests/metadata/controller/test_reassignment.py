@@ -16,10 +16,14 @@ def test_a_reassignment_begins_with_the_old_and_the_new_replicas():
     ("target", "adding", "removing"),
     [((3,), (3,), (1, 2)), ((2,), (2,), (1,)), ((2, 3), (2, 3), (1,)), ((1,), (), (2,)), ((1, 2), (2,), ())],
 )
-def test_a_move_in_the_midst_of_another_goes_on_with_what_is_wanted_still(target, adding, removing):
-    """From {1} to {2}, and then elsewhere: a replica that is not in sync yet stays one that is being added."""
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_move_in_the_midst_of_another_goes_on_with_what_is_wanted_still(target, adding, removing, is_whole):
+    """From {1} to {2}, and then elsewhere: 2 goes on being added, or goes: when the move ends if it has all the records."""
     running = reassigned((1,), (2,))
-    assert retargeted(running, target) == Assignment((*target, *removing), adding, removing)
+    if not is_whole:
+        removing = tuple(one for one in removing if one != 2)
+    found = retargeted(running, target, (1, 2) if is_whole else (1,))
+    assert found == Assignment((*target, *removing), adding, removing)
 
 
 @pytest.mark.parametrize(

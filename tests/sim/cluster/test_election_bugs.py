@@ -38,8 +38,8 @@ def eligible_replicas_are_never_elected(patch):
     """A partition whose in-sync set is empty waits for ever."""
     real = partition_change._elect
 
-    def elect(partition, replicas, directories, sets, rules):
-        return real(partition, replicas, directories, sets._replace(eligible=()), rules)
+    def elect(partition, assignment, directories, sets, rules):
+        return real(partition, assignment, directories, sets._replace(eligible=()), rules)
 
     patch.setattr(partition_change, "_elect", elect)
 
@@ -65,7 +65,18 @@ def any_topic_allows_unclean_elections(patch):
     patch.setattr(ClusterView, "rules", rules)
 
 
+def who_is_added_is_elected(patch):
+    """As in Kafka: a copy that has just begun, and that stands before the others in the order of the replicas."""
+    real = partition_change._last_resorts
+
+    def resorts(partition, assignment, sets, rules):
+        return real(partition, assignment._replace(adding=()), sets, rules)
+
+    patch.setattr(partition_change, "_last_resorts", resorts)
+
+
 FOUND: dict[Bug, str] = {
+    who_is_added_is_elected: "a replica that is being added is elected",
     an_unclean_leader_believes_its_checkpoint: "in sync, has|bytes|archive|epochs|goes back|is gone|are in sync|log start",
     those_that_may_lead_an_empty_set_are_forgotten: "has no leader",
     eligible_replicas_are_never_elected: "has no leader|not allowed",
@@ -89,6 +100,9 @@ PLANS: dict[Bug, Plan] = {
     ),
     who_lost_its_disk_stays_eligible: replace(STRANDED, faults=("strand", "wipe"), one_minimum=True),
     any_topic_allows_unclean_elections: replace(STRANDED, eligible_level=0, min_in_sync=1),
+    who_is_added_is_elected: replace(
+        STRANDED, brokers=4, eligible_level=0, min_in_sync=1, unclean=Unclean.SETTING, changes=("reassign",)
+    ),
 }
 """Surroundings in which a rare story is less rare."""
 DEFAULT = STRANDED

@@ -115,8 +115,8 @@ def any_replica_is_elected(patch):
     """The controller elects who lives, in sync or not."""
     real = partition_change._elect
 
-    def elect(partition, replicas, directories, sets, rules):
-        return real(partition, replicas, directories, partition_change._Sets(replicas, ()), rules)
+    def elect(partition, assignment, directories, sets, rules):
+        return real(partition, assignment, directories, partition_change._Sets(assignment.replicas, ()), rules)
 
     patch.setattr(partition_change, "_elect", elect)
 
