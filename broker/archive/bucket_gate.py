@@ -5,6 +5,9 @@ tier's protocol). Writes are refused then, and tried again by those who want the
 
 A bucket that is not the one that the data directory remembers gets no command any more until it is replaced by the right
 one; what would have gone there is answered as a lost archive. Reads pass as long as nothing speaks against the bucket.
+
+A bucket may be swapped later. So commands that make an archive, or find that there is none, name the bucket's identity, and
+after each loss the bucket is looked at again, once in five seconds at most.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ START_SECONDS: Final = 5.0
 """How long a start waits for the bucket's identity. If none came, the gate asks again before the first write."""
 _NO_CONTACT: Final = "the controller has not answered for a session: no write to the bucket begins until it does"
 _OWN: Final = (commands.LookAtBucket, commands.SignBucket)
+_NAMING: Final = (commands.Claim, commands.TrashArchive, commands.RemoveArchive)
 
 log = logging.getLogger(__name__)
 
@@ -107,8 +111,10 @@ class BucketGate:
         """Pass a command on once the bucket is known to be the right one; else answer it with a refusal, later."""
         if isinstance(command, WRITES) and not self._ports.in_contact():
             asyncio.get_running_loop().call_soon(answered, commands.FailedReport(_NO_CONTACT, retriable=True))
-        elif self._open or isinstance(command, _OWN) or self._ports.incarnation() < 0:
+        elif isinstance(command, _OWN) or self._ports.incarnation() < 0:
             self._ports.submit(command, answered)
+        elif self._open:
+            self._pass(command, answered)
         elif self.wrong:
             asyncio.get_running_loop().call_soon(answered, commands.LostReport(self.wrong))
             self._look()
@@ -117,6 +123,19 @@ class BucketGate:
             self._look()
         else:
             self._ports.submit(command, answered)
+
+    def _pass(self, command: commands.Command, answered: Answered) -> None:
+        """Pass a command on with the identity of the bucket for which it is meant."""
+        if isinstance(command, _NAMING):
+            command = replace(command, bucket_id=self.known.bucket_id)
+        self._ports.submit(command, lambda report: self._passed(report, answered))
+
+    def _passed(self, report: commands.Report, answered: Answered) -> None:
+        """Look at the bucket again after a loss; writes wait for it."""
+        if isinstance(report, commands.LostReport) and self._ports.elapsed_ms() - self._looked_ms >= _LOOK_AGAIN_MS:
+            self._open = False
+            self._look()
+        answered(report)
 
     def _look(self) -> None:
         ports, now_ms = self._ports, self._ports.elapsed_ms()
@@ -219,7 +238,7 @@ class BucketGate:
         waiting, self._waiting = self._waiting, []
         for command, answered in waiting:
             if refusal is None:
-                self._ports.submit(command, answered)
+                self._pass(command, answered)
             else:
                 answered(refusal)
 

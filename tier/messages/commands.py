@@ -121,6 +121,7 @@ class Claim(Struct, frozen=True):
     ``archived_end`` is the remote end that the broker knows of, from its checkpoint or a manifest that it believed,
     the one numbered ``archived_seq``; above 0 the manifest exists, none is made in its place, and `LostReport` is the answer if it is not there.
     ``made`` are the claims of this data directory: `SecondTimelineReport` is the answer to any other that is its own.
+    ``bucket_id`` is the identity of the bucket, empty for any: in another one no manifest is made, `LostReport` is the answer.
     """
 
     partition: PartitionId
@@ -132,6 +133,7 @@ class Claim(Struct, frozen=True):
     archived_end: int = 0
     archived_seq: int = 0
     made: MadeClaims | None = None
+    bucket_id: str = ""
 
 
 class Upload(Struct, frozen=True):
@@ -213,13 +215,17 @@ class EmptyTrash(Struct, frozen=True):
 
 
 class TrashArchive(Struct, frozen=True):
-    """Claim, move the whole archive to the trash and mark it as deleted; answered by `ManifestRead`, `FencedReport`."""
+    """Claim, move the whole archive to the trash and mark it as deleted; answered by `ManifestRead`, `FencedReport`.
+
+    ``bucket_id`` as in `Claim`.
+    """
 
     partition: PartitionId
     claimant: Claimant
     now_ms: int
     reason: str
     cluster_id: str = ""
+    bucket_id: str = ""
 
 
 class BeginAgain(Struct, frozen=True):
@@ -234,13 +240,15 @@ class BeginAgain(Struct, frozen=True):
 class RemoveArchive(Struct, frozen=True):
     """Empty the trash of a deleted topic's archive, then remove all that is left of it, the manifest last.
 
-    Answered by `ArchiveRemoved`, `FencedReport`, failures. Repeat it until it says that nothing is left.
+    Answered by `ArchiveRemoved`, `FencedReport`, failures. Repeat it until it says that nothing is left. ``bucket_id`` as in
+    `Claim`: that another bucket has no archive says nothing.
     """
 
     partition: PartitionId
     claimant: Claimant
     now_ms: int
     grace_ms: int
+    bucket_id: str = ""
 
 
 class RemoveTopicDocument(Struct, frozen=True):

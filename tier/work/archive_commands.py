@@ -42,6 +42,7 @@ from stratalog.tier.objects.upload_buffers import UploadBuffers
 from stratalog.tier.stores.checked_read import get_checked
 from stratalog.tier.stores.source import source_length
 from stratalog.tier.stores.store import NotFound, ObjectStore
+from stratalog.tier.work.bucket_identity import check_bucket
 from stratalog.wire.errors import Invalid
 
 _BUFFERS: Final = UploadBuffers(2, SINGLE_PUT_BYTES_MAX)
@@ -54,11 +55,13 @@ def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
     """Raise the claim; the manifest is created with it if the partition has none.
 
     Raises `ManifestLost` if there is no manifest although there are objects or the command knows of an archive: it
-    was lost, and starting a new archive would hide the old one. Raises `SecondTimeline` if the command names the
+    was lost, and starting a new archive would hide the old one. The same where the bucket is not the one that the command
+    names, which costs one request for each new archive. Raises `SecondTimeline` if the command names the
     claims that were made and the manifest carries another one of the same broker.
     """
     if not read_manifest(store, command.partition).version:
         _refuse_lost_manifest(store, command)
+        check_bucket(store, command.bucket_id)
 
     def transition(manifest: Manifest) -> Manifest:
         if command.made is not None:

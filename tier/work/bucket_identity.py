@@ -17,13 +17,14 @@ from crc32c import crc32c
 from stratalog.tier.documents.json import parse_json
 from stratalog.tier.documents.keys import FORMAT_KEY, cluster_key
 from stratalog.tier.documents.unknown_fields import canonical_json
+from stratalog.tier.manifests.manifest import ManifestLost
 from stratalog.tier.messages.bucket_commands import LookAtBucket, SignBucket
 from stratalog.tier.messages.projection import cluster_projection, format_projection
 from stratalog.tier.messages.reports import BucketSeen
 from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed, Version
 from stratalog.wire.errors import Corrupt, Retriable
 
-__all__ = ["Verdict", "broker_name", "judge_bucket", "look_at_bucket", "sign_bucket"]
+__all__ = ["Verdict", "broker_name", "check_bucket", "judge_bucket", "look_at_bucket", "sign_bucket"]
 
 _ATTEMPTS: Final = 16
 
@@ -62,6 +63,23 @@ def look_at_bucket(store: ObjectStore, command: LookAtBucket) -> BucketSeen:
     return _seen(fields, _document(store, cluster_key(command.cluster_id))[0], command.broker)
 
 
+def check_bucket(store: ObjectStore, bucket_id: str) -> None:
+    """Raise `ManifestLost` if the bucket has another identity than ``bucket_id``, or none; empty is any. One small document.
+
+    A bucket may be swapped while its broker runs: a file system is unmounted, or a bucket is deleted and made anew. Raises
+    `Corrupt` as `look_at_bucket`, and what the store raises.
+    """
+    if not bucket_id:
+        return
+    found = _text(_document(store, FORMAT_KEY)[0], "bucket_id")
+    if found != bucket_id:
+        what = f"the identity {found}" if found else "no identity"
+        raise ManifestLost(
+            f"{store.url} is not the bucket that it was: it has {what}, not {bucket_id}. No archive begins or ends there: "
+            "mount the right one again"
+        )
+
+
 def sign_bucket(store: ObjectStore, command: SignBucket) -> BucketSeen:
     """Write what is missing, by conditional writes, and say what stands there then.
 
@@ -84,8 +102,7 @@ def sign_bucket(store: ObjectStore, command: SignBucket) -> BucketSeen:
 
 
 def _seen(bucket: Fields, cluster: Fields, broker: str) -> BucketSeen:
-    bucket_id = bucket.get("bucket_id", "")
-    return BucketSeen(bucket_id if isinstance(bucket_id, str) else "", bool(cluster), _start(cluster, broker))
+    return BucketSeen(_text(bucket, "bucket_id"), bool(cluster), _start(cluster, broker))
 
 
 def _starts(cluster: Fields) -> Fields:
@@ -94,7 +111,11 @@ def _starts(cluster: Fields) -> Fields:
 
 
 def _start(cluster: Fields, broker: str) -> str:
-    found = _starts(cluster).get(broker, "")
+    return _text(_starts(cluster), broker)
+
+
+def _text(fields: Fields, name: str) -> str:
+    found = fields.get(name, "")
     return found if isinstance(found, str) else ""
 
 

@@ -45,6 +45,7 @@ from stratalog.tier.messages.commands import (
 )
 from stratalog.tier.stores.store import ObjectStore
 from stratalog.tier.work.archive_commands import claim_archive
+from stratalog.tier.work.bucket_identity import check_bucket
 from stratalog.wire.errors import Corrupt, Invalid
 
 __all__ = ["archive_again", "empty_trash", "remove_archive", "remove_topic_document", "trash_partition"]
@@ -80,7 +81,14 @@ def trash_partition(store: ObjectStore, command: TrashArchive) -> ManifestRead:
 
     Raises `ManifestFenced`, and `ManifestLost` where there are objects without a manifest: then nothing is removed.
     """
-    claim = Claim(command.partition, command.claimant, command.now_ms, start_offset=0, cluster_id=command.cluster_id)
+    claim = Claim(
+        command.partition,
+        command.claimant,
+        command.now_ms,
+        start_offset=0,
+        cluster_id=command.cluster_id,
+        bucket_id=command.bucket_id,
+    )
     claim_archive(store, claim)
     return _view(
         _change(
@@ -106,13 +114,14 @@ def remove_archive(store: ObjectStore, command: RemoveArchive) -> ArchiveRemoved
     """Empty the trash; when it is empty remove what is left in the folder (rule 5), and the manifest last.
 
     Without a manifest nothing is removed: it went last, or it was lost. Raises `ManifestFenced`, `Invalid` for an
-    archive that is not marked as deleted.
+    archive that is not marked as deleted, `ManifestLost` where it is another bucket that has no manifest.
     """
     prefix = command.partition.prefix
     listed = list(store.list(prefix))
     uploads = list(store.list_uploads(prefix))
     manifest = read_manifest(store, command.partition).manifest
     if not manifest.seq:
+        check_bucket(store, command.bucket_id)
         return ArchiveRemoved(0)
     check_claim(manifest, command.claimant)
     if manifest.deleted_ms < 0:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.archive.bucket_gate import BucketGate, GatePorts
 from stratalog.broker.archive.known_bucket import read_known_bucket
@@ -129,6 +130,34 @@ async def test_a_bucket_that_does_not_answer_does_not_hold_a_start(rig):
     await asyncio.sleep(0.01)
     assert isinstance(await rig.ask(CLAIM), commands.ManifestRead)
     assert gate.wrong == ""
+
+
+async def test_a_bucket_that_is_swapped_later_gets_no_new_archive(rig):
+    """An unmounted file system, a bucket made anew: what would begin there is refused, and then nothing passes any more."""
+    await rig.ask(CLAIM)
+    right, rig.store = rig.store, MemoryStore()
+    other = replace(CLAIM, partition=PARTITION._replace(partition=1))
+    rig.now_ms += 5_000
+    assert isinstance(await rig.ask(other), commands.LostReport)
+    assert isinstance(await rig.ask(other), commands.LostReport)
+    assert "is not the one" in rig.gate.wrong
+    assert list(rig.store.list("")) == []
+    rig.store = right
+    rig.now_ms += 5_000
+    await rig.ask(other)
+    await asyncio.sleep(0.01)
+    assert isinstance(await rig.ask(other), commands.ManifestRead)
+
+
+async def test_a_loss_in_the_right_bucket_has_it_looked_at_once_in_a_while(rig):
+    """Writes wait for the look, and go on."""
+    await rig.ask(CLAIM)
+    rig.now_ms += 5_000
+    rig.store.delete_many([PARTITION.manifest_key])
+    rig.sent.clear()
+    for _ in range(3):
+        assert isinstance(await rig.ask(replace(CLAIM, archived_end=5)), commands.LostReport)
+    assert rig.sent == ["Claim", "LookAtBucket", "SignBucket", "Claim", "Claim"]
 
 
 async def test_an_old_directory_is_taken_over_only_by_a_bucket_that_knows_its_cluster(rig, tmp_path):

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from stratalog.tier.documents.keys import FORMAT_KEY
 from stratalog.tier.manifests.manifest import Claimant, ManifestFenced, ManifestLost, NotClaimed
 from stratalog.tier.messages.commands import Claim, ManifestRead, ManifestUnchanged, ReadBack, ReadManifest, SetLogStart
 from stratalog.tier.objects.segment_upload import ObjectDiffers
 from stratalog.tier.stores.store import NotFound
+from stratalog.tier.stores.wrappers import CountingStore
 from stratalog.tier.work.archive_commands import claim_archive, move_log_start, read_back, read_view
 from stratalog.tier.work.archive_writer import archive_log
 
@@ -105,3 +109,21 @@ def test_an_unchanged_manifest_is_not_read_again(memory_store, log_bytes, archiv
     assert (changed.view.log_start_offset, len(changed.view.entries)) == (150, 0)
     memory_store.delete_many([log_bytes.partition.manifest_key])
     assert read_view(memory_store, ReadManifest(log_bytes.partition, first.view.version)).view.seq == 0
+
+
+@pytest.mark.parametrize("found", [{}, {"bucket_id": "another"}], ids=["no identity", "another"])
+def test_no_archive_begins_in_another_bucket(memory_store, log_bytes, found):
+    """A bucket that was swapped under a running broker: what began there would be evicted, and be gone with it."""
+    memory_store.put(FORMAT_KEY, json.dumps(found).encode())
+    with pytest.raises(ManifestLost, match="not the bucket that it was"):
+        claim_archive(memory_store, Claim(log_bytes.partition, US, 10, 0, bucket_id="ours"))
+    assert [info.key for info in memory_store.list("")] == [FORMAT_KEY]
+
+
+def test_a_new_archive_costs_one_look_at_the_identity(memory_store, log_bytes):
+    """A claim of one that is there costs none."""
+    memory_store.put(FORMAT_KEY, b'{"bucket_id": "ours"}')
+    store = CountingStore(memory_store)
+    for epoch in (1, 2):
+        claim_archive(store, Claim(log_bytes.partition, US._replace(leader_epoch=epoch), 10, 0, bucket_id="ours"))
+    assert [one.key for one in store.requests].count(FORMAT_KEY) == 1

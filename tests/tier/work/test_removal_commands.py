@@ -258,6 +258,17 @@ def test_a_lost_manifest_keeps_what_is_there(world):
     assert len(world.keys()) == 6
 
 
+def test_another_bucket_says_nothing_about_an_archive(world):
+    """One that was swapped for it has no manifest: that removes no archive, and none is marked as deleted there."""
+    world.inner.delete_many([info.key for info in world.inner.list("")])
+    trash = TrashArchive(world.partition, NEXT, world.now_ms, "topic deleted", bucket_id="ours")
+    with pytest.raises(ManifestLost, match="not the bucket that it was"):
+        trash_partition(world.store, trash)
+    with pytest.raises(ManifestLost, match="not the bucket that it was"):
+        remove_archive(world.store, RemoveArchive(world.partition, NEXT, world.now_ms, GRACE, bucket_id="ours"))
+    assert list(world.inner.list("")) == []
+
+
 def test_a_living_archive_is_not_removed(world):
     """Only one that is marked as deleted and has nothing live."""
     claim_archive(world.inner, Claim(world.partition, NEXT, world.now_ms, 0))
