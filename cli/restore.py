@@ -105,8 +105,11 @@ def restore(
     store = open_bucket(bucket, endpoint_url, region)
     now_ms = SystemClock().wall_ms()
     state = _read(store, cluster_id, topics, threads, now_ms)
+    targets: Mapping[PartitionId, CutTarget] = {}
+    if cut_name is not None:
+        state, targets = _at_cut(store, state, cut_name, topics, takeover=takeover)
     incarnation = state.incarnation + 1 if takeover else -1
-    state = _claim(store, state, cut_name, incarnation, target.node_id, now_ms, threads)
+    state = _claim(store, state, targets, incarnation, target.node_id, now_ms, threads)
     restorer = Restorer(
         state,
         target.data,
@@ -186,20 +189,17 @@ def _format_others(target: _Target, cluster_id: str, now_ms: int) -> None:
 def _claim(
     store: ObjectStore,
     state: BucketState,
-    cut_name: str | None,
+    targets: Mapping[PartitionId, CutTarget],
     incarnation: int,
     node_id: int,
     now_ms: int,
     threads: int,
 ) -> BucketState:
     """The bucket's state to restore: as it was read, or as it is after the
-    takeover, which is at the cut if one is named.
+    takeover, which takes the partitions of a cut to their ``targets``.
     """
     from stratalog.tier.manifests.parts import Claimant
 
-    targets: Mapping[PartitionId, CutTarget] = {}
-    if cut_name is not None:
-        state, targets = _at_cut(store, state, cut_name, takeover=incarnation >= 0)
     if incarnation >= 0:
         return _take_over(store, state, targets, Claimant(incarnation, -1, os.urandom(16), node_id), now_ms, threads)
     if any(one.repair is not None for one in state.partitions):
@@ -218,25 +218,39 @@ def _new_cluster_id() -> str:
 
 
 def _at_cut(
-    store: ObjectStore, state: BucketState, name: str, *, takeover: bool
+    store: ObjectStore, state: BucketState, name: str, names: Sequence[str], *, takeover: bool
 ) -> tuple[BucketState, dict[PartitionId, CutTarget]]:
-    """The topics of a cut in the place of those that there are now, and where each partition goes back to."""
+    """The topics of a cut in the place of those that there are now, and where each partition goes back to.
+
+    With ``names`` these topics alone. Raises `Unknown` for one that the cut does not hold, `Invalid` for another cluster's.
+    """
     from stratalog.tier.bucket.catalogue import ArchivedTopic
     from stratalog.tier.care.restore_plan import PartitionState
     from stratalog.tier.care.rewind import read_cut_target
     from stratalog.tier.manifests.manifest import Manifest
     from stratalog.tier.stores.store import NotFound
-    from stratalog.tier.work.cut_commands import read_cut
+    from stratalog.tier.work.cut_commands import NO_CLUSTER, read_cut
     from stratalog.tier.work.cut_groups import read_cut_groups
-    from stratalog.wire.errors import Corrupt, Invalid
+    from stratalog.wire.errors import Corrupt, Invalid, Unknown
 
     if not takeover:
         raise Invalid(f"going back to a cut changes the bucket: add --takeover, or read it as TOPIC@{name}")
     cut = read_cut(store, name)
-    targets = {member.partition: read_cut_target(store, cut, member) for member in cut.partitions}
+    if cut.cluster_id not in {NO_CLUSTER, state.cluster_id}:
+        raise Invalid(
+            f"the cut {cut.cut_id} is of the cluster {cut.cluster_id}, not of {state.cluster_id}: name one of its own by its "
+            "whole id (stratalog cut list), or the other cluster with --cluster"
+        )
+    if missing := sorted(set(names) - {one.name for one in cut.topics}):
+        raise Unknown(f"the cut {name} does not hold topic {missing[0]}")
     topics = tuple(
-        ArchivedTopic(one.name, one.topic_id, one.partition_count, one.configs, cut.cluster_id) for one in cut.topics
+        ArchivedTopic(one.name, one.topic_id, one.partition_count, one.configs, cut.cluster_id)
+        for one in cut.topics
+        if not names or one.name in names
     )
+    wanted = {one.topic_id for one in topics}
+    members = [one for one in cut.partitions if one.partition.topic_id in wanted]
+    targets = {member.partition: read_cut_target(store, cut, member) for member in members}
     left = sorted({one.name for one in state.topics} - {one.name for one in topics})
     problems = [*state.problems, *(f"topic {one} is not in the cut: it is left as it is" for one in left)]
     problems += [
@@ -262,17 +276,24 @@ def _take_over(
     now_ms: int,
     threads: int,
 ) -> BucketState:
-    """Raise every manifest, take it back to the cut if there is one, and say so in the cluster's document."""
+    """Raise every manifest, take it back to the cut if there is one, and say so in the cluster's document.
+
+    All are looked at before one is changed: what cannot go back to the cut has to be said while nothing has.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     from stratalog.tier.care.restore_plan import PartitionState
-    from stratalog.tier.care.rewind import rewind_partition
+    from stratalog.tier.care.rewind import check_rewind, rewind_partition
     from stratalog.tier.care.takeover import take_partition_over
     from stratalog.tier.messages.projection import cluster_projection, write_projection
     from stratalog.tier.stores.probe import probe
 
     probe(store).require(multi_writer=True)
     cluster_id = state.cluster_id
+
+    def check(partition: PartitionState) -> None:
+        if (target := targets.get(partition.partition)) is not None:
+            check_rewind(store, partition.manifest, target, now_ms=now_ms)
 
     def one(partition: PartitionState) -> PartitionState:
         target = targets.get(partition.partition)
@@ -285,6 +306,7 @@ def _take_over(
         )
 
     with ThreadPoolExecutor(threads, "takeover") as pool:
+        list(pool.map(check, state.partitions))
         partitions = tuple(pool.map(one, state.partitions))
     write_projection(store, cluster_projection(cluster_id, claimant.incarnation))
     return replace(state, partitions=partitions)

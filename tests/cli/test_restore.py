@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from stratalog.broker.joinable import joinable
 from stratalog.broker.settings.config import load_config
@@ -13,10 +14,11 @@ from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.quorum.checkpoint import read_checkpoint
 from stratalog.metadata.quorum.quorum_state import parse_quorum_state
 from stratalog.tier.documents.keys import PartitionId
-from stratalog.tier.manifests.manifest_store import read_manifest
-from stratalog.tier.messages.projection import cluster_projection, write_projection
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.messages.projection import cluster_projection, topic_projection, write_projection
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.work.archive_writer import archive_log
+from stratalog.tier.work.cut_commands import create_cut
 from stratalog.wire.batch import Record, build_batch
 
 ORDERS = PartitionId("orders", bytes(range(16)), 0)
@@ -178,3 +180,65 @@ def test_a_directory_of_the_config_that_is_in_use_is_refused_first(bucket, tmp_p
 def test_the_node_is_named_once(bucket, arguments):
     """By its directory, or by its settings."""
     assert run("--bucket", bucket[0], *arguments)[0] == 2
+
+
+@pytest.fixture
+def cut_bucket(tmp_path):
+    """Two topics of two clusters with a cut ``before`` of the topics given, and ten records more in each since."""
+
+    def make(*topics, clusters=("c1", "c1"), name="bucket"):
+        store = LocalStore(str(tmp_path / name), sync=False)
+        partitions = [PartitionId(one, one.encode() * 16, 0) for one in "ab"]
+        for one, cluster in zip(partitions, clusters, strict=True):
+            archive_log(store, one, [records(0)], now_ms=1, cluster_id=cluster)
+            description = topic_projection(one.topic, one.topic_id, partitions=1, configs={}, cluster_id=cluster)
+            write_projection(store, description)
+            write_projection(store, cluster_projection(cluster, 0))
+        create_cut(store, "before", now_ms=3, topics=topics)
+        for one, cluster in zip(partitions, clusters, strict=True):
+            archive_log(store, one, [records(10)], now_ms=4, cluster_id=cluster)
+        return store, partitions
+
+    return make
+
+
+def records(base):
+    return b"".join(bytes(build_batch([Record(at, 1000, None, b"v")], leader_epoch=1)) for at in range(base, base + 10))
+
+
+def go_back(store, tmp_path, *more):
+    return run("--bucket", store.url, "--data", tmp_path / "new", "--takeover", "--cut", "before", *more)
+
+
+def ends(store, partitions):
+    found = [read_manifest(store, one).manifest for one in partitions]
+    return [(one.claimant.incarnation, one.remote_end) for one in found]
+
+
+def test_only_the_named_topics_go_back_to_a_cut(cut_bucket, tmp_path):
+    """The others keep their leader and what was archived since."""
+    store, partitions = cut_bucket()
+    code, _, err = go_back(store, tmp_path, "--topic", "a")
+    assert code == 0
+    assert "Restored 1 topics, 1 partitions" in err
+    assert ends(store, partitions) == [(1, 10), (0, 20)]
+
+
+def test_a_cut_that_lacks_a_named_topic_or_is_another_clusters_changes_nothing(cut_bucket, tmp_path):
+    """Two clusters may share a bucket; neither takes the topics of the other over."""
+    store, partitions = cut_bucket("a")
+    assert "does not hold topic b" in go_back(store, tmp_path, "--topic", "b")[2]
+    assert ends(store, partitions) == [(0, 20), (0, 20)]
+    store, partitions = cut_bucket("b", clusters=("c1", "c2"), name="shared")
+    code, _, err = go_back(store, tmp_path, "--cluster", "c1")
+    assert (code, "is of the cluster c2, not of c1" in err) == (2, True)
+    assert ends(store, partitions) == [(0, 20), (0, 20)]
+
+
+def test_a_partition_that_cannot_go_back_is_found_before_any_has(cut_bucket, tmp_path):
+    """It has lost the pin of the cut, so its objects may be gone; the other would be cut back, and its old leader fenced."""
+    store, partitions = cut_bucket()
+    change_manifest(store, partitions[1], lambda manifest: replace(manifest, seq=manifest.seq + 1, pins=()))
+    code, _, err = go_back(store, tmp_path)
+    assert (code, "has no pin here" in err) == (2, True)
+    assert ends(store, partitions) == [(0, 20), (0, 20)]

@@ -27,7 +27,7 @@ from stratalog.tier.stores.store import ObjectStore
 from stratalog.tier.work.cut_commands import cut_manifest
 from stratalog.wire.errors import Invalid
 
-__all__ = ["CutTarget", "read_cut_target", "rewind_partition", "rewound"]
+__all__ = ["CutTarget", "check_rewind", "read_cut_target", "rewind_partition", "rewound"]
 
 REWOUND: Final = "rewound to a cut"
 
@@ -69,7 +69,10 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
     ]:
         return manifest
     if wanted and all(pin.cut_id != target.cut_id for pin in manifest.pins):
-        raise Invalid(f"{manifest.partition}: the cut {target.cut_id} has no pin here: its objects may be gone")
+        raise Invalid(
+            f"{manifest.partition}: the cut {target.cut_id} has no pin here: its objects may be gone. The records that are "
+            "left are fetched into a new cluster by stratalog cut restore"
+        )
     seq = manifest.seq + 1
     leaving = [TrashEntry(one.key, one.size_bytes, one.epoch, seq, REWOUND) for one in live if one.key not in wanted]
     leaving += [TrashEntry(page.key, page.size_bytes, page.epoch_max, seq, REWOUND) for page in manifest.pages]
@@ -93,6 +96,16 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
     return replace(changed, trash=trash, rewritten_seq=changed.seq, shortened_seq=changed.seq)
 
 
+def check_rewind(store: ObjectStore, manifest: Manifest, target: CutTarget, *, now_ms: int) -> None:
+    """Raise what `rewind_partition` would raise of a partition that stands as in ``manifest``; it changes nothing."""
+    _back(store, manifest, target, now_ms)
+
+
+def _back(store: ObjectStore, manifest: Manifest, target: CutTarget, now_ms: int) -> Manifest:
+    live = list(iter_entries(store, manifest))
+    return rewound(replace(manifest, trash=_single_objects(store, manifest)), target, live, now_ms=now_ms)
+
+
 def rewind_partition(
     store: ObjectStore, target: CutTarget, claimant: Claimant, *, cluster_id: str, now_ms: int
 ) -> Manifest:
@@ -105,8 +118,7 @@ def rewind_partition(
     def transition(manifest: Manifest) -> Manifest:
         epoch = max(claimant.leader_epoch, manifest.claimant.leader_epoch, 0)
         raised = raise_incarnation(manifest, claimant._replace(leader_epoch=epoch), now_ms=now_ms)
-        live = list(iter_entries(store, raised))
-        back = rewound(replace(raised, trash=_single_objects(store, raised)), target, live, now_ms=now_ms)
+        back = _back(store, raised, target, now_ms)
         if back.seq == manifest.seq:
             return manifest
         return back if back.cluster_id else replace(back, cluster_id=cluster_id)

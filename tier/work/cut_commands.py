@@ -41,6 +41,7 @@ from stratalog.tier.work.cut_groups import keep_groups
 from stratalog.wire.errors import Corrupt, Invalid, Retriable, Unknown
 
 __all__ = [
+    "NO_CLUSTER",
     "CutUnknown",
     "FoundCut",
     "create_cut",
@@ -55,7 +56,7 @@ __all__ = [
 ]
 
 _THREADS: Final = 16
-_NO_CLUSTER: Final = "imported"
+NO_CLUSTER: Final = "imported"
 """Where the cuts of topics lie that no cluster has written, but an import."""
 
 log = logging.getLogger(__name__)
@@ -178,7 +179,7 @@ def create_cut(
             raise Invalid(f"there is a cut {name} already, {found.cut.state}: delete it or choose another name")
     chosen = _chosen(store, topics)
     cut = Cut(
-        cluster_id=chosen[0].cluster_id or _NO_CLUSTER,
+        cluster_id=chosen[0].cluster_id or NO_CLUSTER,
         name=name,
         created_ms=now_ms,
         state=CutState.CREATING,

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from stratalog.tier.bucket.trash import leaving
-from stratalog.tier.care.rewind import read_cut_target, rewind_partition
+from stratalog.tier.care.rewind import check_rewind, read_cut_target, rewind_partition
 from stratalog.tier.care.verify import verify_bucket
 from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.manifests.entries import iter_entries
@@ -101,6 +101,8 @@ def test_without_its_pin_a_cut_is_not_gone_back_to(memory_store, cut, log_bytes)
     target = read_cut_target(memory_store, cut, cut.partitions[-1])
     delete_cut(memory_store, cut, now_ms=80)
     before = read_manifest(memory_store, log_bytes.partition).raw
+    with pytest.raises(Invalid, match="no pin"):
+        check_rewind(memory_store, read_manifest(memory_store, log_bytes.partition).manifest, target, now_ms=90)
     with pytest.raises(Invalid, match="no pin"):
         rewind_partition(memory_store, target, MINE, cluster_id="c", now_ms=90)
     assert read_manifest(memory_store, log_bytes.partition).raw == before
