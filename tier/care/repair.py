@@ -68,6 +68,7 @@ def repaired_manifest(plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bo
             pages=(),
             entries=entries,
             jobs=jobs,
+            pins=base.pins + plan.pins,
             archive_clean_offset=0,  # an object from before a compaction may be among these
         ),
         REPAIR,

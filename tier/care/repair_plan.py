@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from stratalog.tier.bucket.erasure_audit import replaced_objects
 from stratalog.tier.bucket.walk import PartitionFolder
+from stratalog.tier.care.repair_pins import missing_pins
 from stratalog.tier.care.verify_object import verify_object_bytes
 from stratalog.tier.care.verify_partition import VerifyOptions, verify_partition
 from stratalog.tier.documents.json import decompressed
@@ -28,7 +29,7 @@ from stratalog.tier.manifests.entry_chain import Chain, choose_chain
 from stratalog.tier.manifests.json import NewerManifest, from_bytes, predecessor_hash
 from stratalog.tier.manifests.loose_manifest import LooseManifest, page_entries, read_loosely
 from stratalog.tier.manifests.manifest import Manifest
-from stratalog.tier.manifests.parts import NOBODY, Claimant, HistoryRef
+from stratalog.tier.manifests.parts import NOBODY, Claimant, HistoryRef, Pin
 from stratalog.tier.objects.segment_blobs import epochs_from_bytes
 from stratalog.tier.objects.segment_reader import read_blob, read_object_footer
 from stratalog.tier.stores.checked_read import get_checked, read_checked
@@ -88,7 +89,7 @@ class RepairPlan(Struct, frozen=True):
     ``base`` is the manifest that the new one follows; ``chain.entries`` are the new one's entries, ``added`` those that
     no manifest named. ``lost`` are ranges ``[start, end)`` that readers have today, or had, and would not have
     afterwards. ``pages`` are all that lie there, ``link`` is the copy that ``base`` is, if it is not
-    the ``current`` manifest. ``claim_seen`` is what a manifest that cannot be read says of its
+    the ``current`` manifest. ``pins`` are those of cuts that ``base`` lacks. ``claim_seen`` is what a manifest that cannot be read says of its
     claim. ``version`` and ``raw`` are what the store held.
     """
 
@@ -103,6 +104,7 @@ class RepairPlan(Struct, frozen=True):
     readable_lost: bool
     pages: tuple[ObjectInfo, ...]
     link: HistoryRef | None
+    pins: tuple[Pin, ...]
     current: bool
     claim_seen: Claimant | None
     version: Version
@@ -185,6 +187,7 @@ class _Planner:
             readable_lost=bool(lost) and any(_within(entry, lost) for entry in readable),
             pages=tuple(pages),
             link=evidence.link,
+            pins=missing_pins(self._store, base),
             current=evidence.current,
             claim_seen=_claim_in(loose.raw) if loose.manifest is None and loose.raw else None,
             version=loose.version,
