@@ -87,20 +87,20 @@ def _rising(epochs: list[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
 
 def _claimant(plan: RepairPlan, uuid: Uuid, *, takeover: bool) -> Claimant:
     """The claim stays; a takeover raises the incarnation above every one that was seen."""
-    held = plan.base.claimant
     if not takeover:
-        return held
-    seen = held if plan.claim_seen is None else max(held, plan.claim_seen)
-    return Claimant(seen.incarnation + 1, max(held.leader_epoch, seen.leader_epoch), uuid, held.broker_id)
+        return plan.base.claimant
+    shown = plan.shown
+    seen = shown if plan.claim_seen is None else max(shown, plan.claim_seen)
+    return Claimant(seen.incarnation + 1, max(shown.leader_epoch, seen.leader_epoch), uuid, shown.broker_id)
 
 
 def check_repair(plan: RepairPlan, *, takeover: bool, accept_loss: bool) -> None:
     """Raise `RepairRefused` unless the plan may be carried out."""
     seen = plan.claim_seen
-    if seen is not None and seen.rank > plan.base.claimant.rank and not takeover:
+    if seen is not None and seen.rank > plan.shown.rank and not takeover:
         raise RepairRefused(
             f"{plan.partition}: the damaged manifest was claimed by {seen.words}, what is left of the archive only "
-            f"shows {plan.base.claimant.words}: a live leader may hold it. Stop it and repeat with --takeover"
+            f"shows {plan.shown.words}: a live leader may hold it. Stop it and repeat with --takeover"
         )
     if plan.readable_lost and not accept_loss:
         ranges = ", ".join(f"[{start}, {end})" for start, end in plan.lost)

@@ -35,7 +35,7 @@ from stratalog.tier.objects.segment_reader import read_blob, read_object_footer
 from stratalog.tier.stores.checked_read import get_checked, read_checked
 from stratalog.tier.stores.store import NotFound, ObjectInfo, ObjectStore, Version
 from stratalog.wire.errors import Corrupt, Invalid
-from stratalog.wire.topic import Uuid
+from stratalog.wire.topic import ZERO_UUID, Uuid
 
 __all__ = ["RepairPlan", "entry_of_object", "plan_repair"]
 
@@ -89,8 +89,8 @@ class RepairPlan(Struct, frozen=True):
     ``base`` is the manifest that the new one follows; ``chain.entries`` are the new one's entries, ``added`` those that
     no manifest named. ``lost`` are ranges ``[start, end)`` that readers have today, or had, and would not have
     afterwards. ``pages`` are all that lie there, ``link`` is the copy that ``base`` is, if it is not
-    the ``current`` manifest. ``pins`` are those of cuts that ``base`` lacks. ``claim_seen`` is what a manifest that cannot be read says of its
-    claim. ``version`` and ``raw`` are what the store held.
+    the ``current`` manifest. ``pins`` are those of cuts that ``base`` lacks. ``shown`` is the highest claim that what
+    is left speaks of, ``claim_seen`` what a manifest that cannot be read says of its claim. ``version`` and ``raw`` are what the store held.
     """
 
     partition: PartitionId
@@ -106,6 +106,7 @@ class RepairPlan(Struct, frozen=True):
     link: HistoryRef | None
     pins: tuple[Pin, ...]
     current: bool
+    shown: Claimant
     claim_seen: Claimant | None
     version: Version
     raw: bytes
@@ -166,7 +167,8 @@ class _Planner:
         suspect = {one.key for one in anomalies if one.kind in _OF_OBJECTS}
         sound, mended = self._sound(evidence, listed, suspect)
         chain, others = self._choose(evidence, sound, listed, suspect)
-        base = self._base(evidence, chain, listed, loose)
+        shown = self._shown(evidence, listed)
+        base = self._base(evidence, chain, shown, loose)
         named = {entry.key for entry in evidence.entries}
         taken = {entry.uuid for entry in chain.entries}
         readable = [entry for entry in sound if entry.uuid not in taken and entry.end > base.log_start_offset]
@@ -189,6 +191,7 @@ class _Planner:
             link=evidence.link,
             pins=missing_pins(self._store, base),
             current=evidence.current,
+            shown=shown,
             claim_seen=_claim_in(loose.raw) if loose.manifest is None and loose.raw else None,
             version=loose.version,
             raw=loose.raw,
@@ -275,17 +278,28 @@ class _Planner:
 
     # -- the manifest to follow ---------------------------------------------------------------------------------------
 
-    def _base(self, evidence: _Evidence, chain: Chain, listed: Iterable[str], loose: LooseManifest) -> Manifest:
-        """The evidence's manifest with a number, a claim and epochs that nothing seen in the bucket is above."""
+    def _shown(self, evidence: _Evidence, listed: Iterable[str]) -> Claimant:
+        """The evidence's claim, or where an object was uploaded under a higher epoch, that of a leader without a name."""
+        held = evidence.manifest.claimant
+        if evidence.current:
+            return held
+        keys = [key for key in map(_parsed, listed) if isinstance(key, SegmentKey)]
+        epoch = max((key.epoch for key in keys), default=-1)
+        known = held if held != NOBODY else Claimant(self._incarnation, -1, ZERO_UUID)
+        return known if epoch <= known.leader_epoch else Claimant(known.incarnation, epoch, ZERO_UUID)
+
+    def _base(self, evidence: _Evidence, chain: Chain, shown: Claimant, loose: LooseManifest) -> Manifest:
+        """The evidence's manifest with a number and epochs that nothing seen in the bucket is above.
+
+        The claim of a leader whose mark is not known is not made up, as it would fence that leader if it lives. Below it
+        stands one that fences all before it; the leader claims again.
+        """
         base = evidence.manifest
         if evidence.current:
             return base
         seq = max(base.seq, _number_in(_SEQ, loose.raw, 0))
-        keys = [key for key in map(_parsed, listed) if isinstance(key, SegmentKey)]
-        epoch = max((key.epoch for key in keys), default=-1)
-        claimant = base.claimant if base.claimant != NOBODY else Claimant(self._incarnation, -1, bytes(16))
-        if epoch > claimant.leader_epoch:
-            claimant = Claimant(claimant.incarnation, epoch, bytes(16))
+        below = Claimant(shown.incarnation, max(shown.leader_epoch - 1, -1), ZERO_UUID)
+        claimant = shown if shown == base.claimant else max(base.claimant, below)
         if base.seq or not chain.entries:
             return replace(base, seq=seq, claimant=claimant)
         last = chain.entries[-1]

@@ -60,7 +60,7 @@ class PartitionState(Struct, frozen=True):
         """The highest leader epoch that anything of the archive speaks of; -1 if nothing does."""
         manifest = self.manifest
         epochs = [manifest.claimant.leader_epoch, *(epoch for epoch, _ in manifest.leader_epochs[-1:])]
-        return max(epochs)
+        return max(epochs if self.repair is None else [*epochs, self.repair.shown.leader_epoch])
 
 
 class BucketState(Struct, frozen=True):

@@ -14,7 +14,7 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.manifests.parts import Claimant
 from stratalog.wire.errors import StratalogError
-from stratalog.wire.topic import Uuid
+from stratalog.wire.topic import ZERO_UUID, Uuid
 
 __all__ = ["BatchMark", "MadeClaims", "ReadLastBatch", "SecondTimeline", "check_timeline"]
 
@@ -63,11 +63,13 @@ class ReadLastBatch(Struct, frozen=True):
 def check_timeline(manifest: Manifest, claimant: Claimant, made: MadeClaims) -> None:
     """Raise `SecondTimeline` if a run made the manifest's claim that the claimant's directory does not know.
 
-    All other foreign claims prove nothing: one of another incarnation is another cluster's, one of another broker under a
+    All other foreign claims prove nothing: one without a mark was written by a repair, one of another incarnation is another cluster's, one of another broker under a
     lower epoch is an earlier leader's, and one under a higher epoch is a newer leader's.
     """
     held = manifest.claimant
-    if not manifest.seq or held.incarnation != claimant.incarnation or held.uuid in made.ids or held == claimant:
+    if not manifest.seq or held.incarnation != claimant.incarnation or held == claimant:
+        return
+    if held.uuid == ZERO_UUID or held.uuid in made.ids:
         return
     ours = held.broker_id == claimant.broker_id
     judged = held.leader_epoch >= claimant.leader_epoch or 0 <= made.since_ms <= manifest.claimed_ms

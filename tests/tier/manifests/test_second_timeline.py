@@ -40,6 +40,7 @@ def claimed(incarnation, epoch, uuid, broker, at_ms=200):
         (claimed(0, 6, THEIRS, 1), True),
         (claimed(0, 6, THEIRS, 2), False),
         (claimed(1, 5, THEIRS, 1), False),
+        (claimed(0, 4, bytes(16), 1), False),
     ],
     ids=[
         "no manifest",
@@ -53,6 +54,7 @@ def claimed(incarnation, epoch, uuid, broker, at_ms=200):
         "a later epoch of a run that is not known",
         "a newer leader",
         "another incarnation",
+        "a repair",
     ],
 )
 def test_a_claim_that_the_directory_does_not_know_is_proof(manifest, proof):
