@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from stratalog.broker.archive.archived_ends import end_restored
 from stratalog.broker.restore.restorer import Producers, Restorer
+from stratalog.hot.recovery.damage import empty_batch
 from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.tier.bucket.catalogue import ArchivedTopic
 from stratalog.tier.care.restore_plan import ArchivedProducers, BucketState, PartitionState
@@ -87,6 +88,13 @@ class CutRestorer(Restorer):
             log_.append_as_follower(memoryview(data), leader_epoch=_ANY_EPOCH, now_ms=self._now_ms)
             log_.write_queued()
             self._on_bytes(len(data))
+        if (hole := log_.log_end_offset) < end:
+            # Compaction left it before the cut's end, where groups may stand: new records must not come below them.
+            epoch = max(log_.leader_epochs.latest_epoch, 0)
+            log_.append_as_follower(
+                memoryview(empty_batch(hole, end, epoch)), leader_epoch=_ANY_EPOCH, now_ms=self._now_ms
+            )
+            log_.write_queued()
         # The markers that were written behind the end of the cut.
         end_restored(log_, end, aborted_across(self._store, manifest, end), now_ms=self._now_ms)
         return log_, Producers(next_id=next_id)

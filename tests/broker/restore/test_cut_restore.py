@@ -109,6 +109,23 @@ def test_groups_go_on_where_they_had_committed(store, start_node, tmp_path):
     }
 
 
+def test_a_hole_before_the_end_of_the_cut_keeps_its_offsets(tmp_path, start_node):
+    """Compaction left it; a group that stands behind it sees the next record."""
+    store = LocalStore(str(tmp_path / "bucket"), sync=False)
+    compacted = PartitionId("orders", ORDERS, 0)
+    archive_log(store, compacted, [batch(0, 10) + batch(20, 10)], now_ms=1, compacted=True)
+    write_projection(store, topic_projection("orders", ORDERS, partitions=1, configs={}, cluster_id=""))
+    write_projection(store, group_copy_projection("imported", "billing", [OffsetCopy("orders", ORDERS, 0, 20)]))
+    create_cut(store, "early", now_ms=3, end_of=lambda *_: 20)
+    told = run(store, "restore", "early", "--data", str(tmp_path / "new" / "data"))
+    assert "committed offset" not in told
+    node = start_node(directory="new")
+    assert node.end("orders") == 20
+    assert node.produce("orders", b"new", partition=0) == [20]
+    assert node.values("orders")[-1] == b"new"
+    assert [one.offset for one in committed_offsets(node.client(), "billing").values()] == [20]
+
+
 def test_transactions_under_way_end_as_they_did(store, start_node, tmp_path):
     """Records committed behind the end of the cut are readable, aborted ones are not, and nothing hangs."""
     create_cut(store, "early", now_ms=3, topics=["paid"], end_of=end_at(START_MS + 5000))
