@@ -30,6 +30,7 @@ from stratalog.tier.manifests.json import NewerManifest, from_bytes, predecessor
 from stratalog.tier.manifests.loose_manifest import LooseManifest, page_entries, read_loosely
 from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.manifests.parts import NOBODY, Claimant, HistoryRef, Pin
+from stratalog.tier.manifests.protected_keys import protected_keys
 from stratalog.tier.objects.segment_blobs import epochs_from_bytes
 from stratalog.tier.objects.segment_reader import read_blob, read_object_footer
 from stratalog.tier.stores.checked_read import get_checked, read_checked
@@ -160,6 +161,7 @@ class _Planner:
             elif isinstance(key, PageKey):
                 pages.append(info)
         evidence = self._evidence(loose, copies)
+        self._ask_for_unlisted(evidence, listed)
         if not evidence.current:
             # A copy may be older than an erasure, and its objects lie there until the trash would have been emptied.
             replaced = replaced_objects(self._store)
@@ -215,6 +217,17 @@ class _Planner:
         empty = Manifest(self._folder.identity(self._name))
         return _Evidence(empty, (), "the objects alone", current=False)
 
+    def _ask_for_unlisted(self, evidence: _Evidence, listed: dict[str, ObjectInfo]) -> None:
+        """Take in what is named and there, although the listing does not show it yet: a listing may lag behind."""
+        keys = [entry.key for entry in evidence.entries if entry.key not in listed]
+        listed.update((info.key, info) for info in self._readers.map(self._head, keys) if info is not None)
+
+    def _head(self, key: str) -> ObjectInfo | None:
+        try:
+            return self._store.head(key)
+        except NotFound:
+            return None
+
     def _entries(self, manifest: Manifest) -> tuple[Entry, ...]:
         entries: list[Entry] = []
         for ref in manifest.pages:
@@ -250,13 +263,13 @@ class _Planner:
     def _choose(
         self, evidence: _Evidence, sound: Sequence[Entry], listed: dict[str, ObjectInfo], suspect: set[str]
     ) -> tuple[Chain, tuple[Entry, ...]]:
-        """The chain of what is sound; where it has holes or no end, other objects fill it."""
+        """The chain of what is sound; where it has holes or no end, other objects fill it, but none from the trash."""
         trusted = {entry.uuid for entry in sound}
         end = evidence.manifest.remote_end if evidence.current else None
         chain = choose_chain(sound, trusted, end)
         if evidence.current and not chain.gaps and not _uncovered(evidence, chain):
             return chain, ()
-        known = {entry.key for entry in evidence.entries} | {item.key for item in evidence.manifest.trash}
+        known = {entry.key for entry in evidence.entries} | protected_keys(self._store, evidence.manifest).keys
         first = evidence.manifest.log_start_offset if evidence.manifest.seq else 0
         keys = []
         for key, info in listed.items():

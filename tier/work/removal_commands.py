@@ -23,7 +23,8 @@ from stratalog.tier.bucket.trash import (
     trash_archive,
     unleased,
 )
-from stratalog.tier.documents.keys import topic_key, topic_prefix
+from stratalog.tier.documents.keys import SegmentKey, parse_key, topic_key, topic_prefix
+from stratalog.tier.manifests.entries import read_page
 from stratalog.tier.manifests.garbage import Verdict, judge, old_enough
 from stratalog.tier.manifests.leases import list_leases
 from stratalog.tier.manifests.manifest import Manifest, check_claim
@@ -43,7 +44,7 @@ from stratalog.tier.messages.commands import (
     TrashEmptied,
     Written,
 )
-from stratalog.tier.stores.store import ObjectStore
+from stratalog.tier.stores.store import NotFound, ObjectStore
 from stratalog.tier.work.archive_commands import claim_archive
 from stratalog.tier.work.bucket_identity import check_bucket
 from stratalog.wire.errors import Corrupt, Invalid
@@ -195,7 +196,8 @@ def _emptied(
     for item in ripe:
         try:
             *inside, last = objects_of(store, partition, item)
-        except Corrupt as error:
+            inside = _not_live(store, manifest, inside)
+        except (Corrupt, NotFound) as error:
             problem = f"{error}. It stays in the trash with the objects that it names"
             continue
         objects += inside
@@ -209,6 +211,22 @@ def _emptied(
     keys = {item.key for item in removed}
     stored = change_manifest(store, partition, lambda found: forget(found, claimant, keys, now_ms=now_ms))
     return _Emptied(stored.manifest, removed, problem, leased_count)
+
+
+def _not_live(store: ObjectStore, manifest: Manifest, keys: list[str]) -> list[str]:
+    """Those of a page's objects that no live entry names: the second line, as none returns from the trash.
+
+    Raises `Corrupt` and `NotFound` for a live page of the same offsets that cannot be read; other pages are not read.
+    """
+    spans = [key for key in map(parse_key, keys) if isinstance(key, SegmentKey)]
+    if not spans:
+        return keys
+    first, end = min(key.base for key in spans), max(key.end for key in spans)
+    live = {entry.key for entry in manifest.entries}
+    for page in manifest.pages:
+        if page.first < end and page.end > first:
+            live.update(entry.key for entry in read_page(store, manifest, page)[page.dead_count :])
+    return [key for key in keys if key not in live]
 
 
 def _change(

@@ -5,12 +5,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import replace
 
+from stratalog.tier.bucket.trash import TIERING_OFF, begin_again, trash_archive
 from stratalog.tier.bucket.walk import iter_partitions, iter_topics
 from stratalog.tier.care.repair import QUARANTINE, RepairRefused, apply_repair
 from stratalog.tier.care.repair_plan import plan_repair
+from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.manifests.anomaly import AnomalyKind
+from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.json import from_bytes, to_bytes
+from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.parts import Claimant
+from stratalog.tier.stores.wrappers import StoreWrapper
+from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.errors import Retriable
 
 UUID = bytes(15) + b"r"
@@ -44,8 +50,6 @@ def repairing(archive, damages):
 
 def entries_of(archive, manifest):
     """All live entries, of pages too."""
-    from stratalog.tier.manifests.entries import iter_entries
-
     return list(iter_entries(archive.store, manifest))
 
 
@@ -213,3 +217,43 @@ def test_many_entries_go_to_a_page_again(archive, repairing, monkeypatch):
     assert (len(repaired.entries), len(repaired.pages)) == (2, 1)
     assert archive.anomalies(deep=True) == []
     assert from_bytes(archive.store.get(archive.partition.manifest_key)[0], "") == repaired
+
+
+class Lagging(StoreWrapper):
+    """A store whose listing does not show one object yet."""
+
+    hidden = ""
+
+    def list(self, prefix, start_after=""):
+        return (info for info in super().list(prefix, start_after) if info.key != self.hidden)
+
+
+def test_a_listing_that_lags_behind_shortens_no_archive(archive, repairing):
+    """What a manifest names is asked for by HEAD, as `tier verify` does."""
+    archive.damage("broken-history")
+    archive.store = Lagging(archive.store)
+    archive.store.hidden = entries_of(archive, archive.manifest)[-1].key
+    plan = repairing.plan()
+    assert (plan.lost, plan.dropped) == ((), ())
+    assert repairing.apply(plan).remote_end == 300
+
+
+@pytest.mark.parametrize("pages", [0, 4], ids=["inline", "in a page"])
+def test_no_object_returns_from_the_trash(memory_store, log_bytes, monkeypatch, pages):
+    """One of an earlier archive of the same offsets, nor from a page there: it would be deleted with that."""
+    if pages:
+        monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_MAX", pages)
+        monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_KEPT", 2)
+    partition, us = log_bytes.partition, Claimant(0, 5, bytes([5] * 16), 4)
+    segments = [log_bytes.segment(10 * n, 1) for n in range(8)]
+    for one in segments:
+        archive_log(memory_store, partition, [one], now_ms=1, claimant=us)
+    change_manifest(memory_store, partition, lambda m: trash_archive(m, us, now_ms=2, reason=TIERING_OFF))
+    change_manifest(memory_store, partition, lambda m: begin_again(m, us, 0, now_ms=3))
+    manifest = archive_log(memory_store, partition, segments, now_ms=1, claimant=us)
+    assert any(item.kind for item in manifest.trash) == bool(pages)
+    memory_store.delete_many([list(iter_entries(memory_store, manifest))[2].key])
+    folder = next(iter_partitions(memory_store, next(iter_topics(memory_store))))
+    with ThreadPoolExecutor(2) as readers:
+        plan = plan_repair(memory_store, folder, partition.topic, VerifyOptions(10**13), readers=readers)
+    assert (plan.added, plan.lost) == ((), ((0, 30),))

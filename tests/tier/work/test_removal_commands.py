@@ -163,6 +163,23 @@ def test_a_page_in_the_trash_that_cannot_be_read_stays(world):
     assert world.keys() == [page, *(entry.key for entry in [*entries[:3], *entries[4:]])]
 
 
+def test_a_page_in_the_trash_takes_no_live_object_along(world):
+    """An earlier repair took objects out of such a page: one is live in a page again, one in the manifest itself."""
+    entries = world.manifest.entries
+    page = world.page(3)
+    world.trash(300)
+    (item,) = world.manifest.trash
+    assert item.key == page
+    data = page_to_bytes(world.partition, entries[1:2])
+    live = page_ref(world.partition, entries[1:2], data, 99)
+    world.inner.put(live.key, data)
+    world.change(lambda m: replace(m, seq=m.seq + 1, pages=(live,), entries=(entries[2], *m.entries)))
+    world.empty()
+    world.now_ms += GRACE + 1
+    world.empty()
+    assert world.keys() == [live.key, *(entry.key for entry in entries[1:])]
+
+
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.DROP_AFTER_COMMIT, Fault.FAIL_AFTER_COMMIT])
 @pytest.mark.parametrize("operation", ["get", "list", "delete_many", "compare_and_swap"])
 def test_a_lost_answer_is_repeated_without_harm(world, fault, operation):
