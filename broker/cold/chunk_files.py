@@ -17,7 +17,7 @@ from typing import Final
 
 from stratalog.broker.cold.admission import ColdAdmission
 from stratalog.broker.cold.cache_names import chunk_name, known_files, name_around
-from stratalog.broker.cold.fill_gate import FillGate
+from stratalog.broker.cold.fill_gate import FILLS_MAX, FillGate
 from stratalog.broker.runtime.ballast import clear_cache, same_file_system
 from stratalog.broker.workers.io_worker import Submit
 from stratalog.hot.storage.filesystem import File, RealFilesystem
@@ -33,6 +33,8 @@ from stratalog.wire.topic import Uuid
 __all__ = ["ChunkFiles", "FillFailed"]
 
 _OPEN_FILES_MAX: Final = 256
+_DISK_FAILURES_MAX: Final = 2 * FILLS_MAX
+"""So many fills in a row that the disk refuses may be those under way while room is made, and their repetitions."""
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,8 @@ class ChunkFiles:
         self._now_ms = now_ms
         self._files = RealFilesystem()
         self._open: OrderedDict[str, File] = OrderedDict()
+        self._disk_failures = 0
+        """Fills that the disk has refused since the last one that came."""
         self._scanned = False
         self._scan_waiters: list[Reader] | None = None
         self._aside = aside
@@ -193,14 +197,17 @@ class ChunkFiles:
                 return
             if isinstance(report, reports.ChunksFilled) and not report.chunks:
                 self._note_free(0)
-                report = reports.FailedReport(f"the disk of the chunk cache {self.directory} is full", retriable=True)
+                words = f"the disk of the chunk cache {self.directory} is full"
+                report = reports.FailedReport(words, retriable=True, local=True)
             if not isinstance(report, reports.ChunksFilled):
+                report = self._disk_refuses(report)
                 for ref in group:
                     self.books.failed(ref.id)
                     failed(ref, report)
                 self._remove_evicted()
                 self.admission.room()
                 return
+            self._disk_failures = 0
             waited: dict[Reader, None] = {}
             for ref, chunk in zip(group, report.chunks, strict=True):
                 self._open.pop(chunk.path, None)
@@ -213,6 +220,19 @@ class ChunkFiles:
 
         command = commands.FillChunks(partition, group[0].key, fills)
         self._gate.fill(command, answered, [ref.id for ref in group], ahead=ahead)
+
+    def _disk_refuses(self, report: reports.Report) -> reports.Report:
+        """The report of a fill that failed; one that readers hear of, once the disk has refused more than a few in a row.
+
+        They would wait for ever else, and the bucket would be read for them again and again.
+        """
+        if not isinstance(report, reports.FailedReport) or not report.local:
+            return report
+        self._disk_failures += 1
+        if self._disk_failures <= _DISK_FAILURES_MAX:
+            return report
+        words = f"the chunk cache {self.directory} takes no file: {report.message}. Free its disk, or move it"
+        return reports.FailedReport(words, retriable=False, local=True)
 
     # -- a chunk that comes with the table of its object --------------------------------------------------------------
 
