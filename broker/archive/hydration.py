@@ -25,10 +25,12 @@ CALL_S: Final = 5.0
 
 
 class HydrationReader(Struct, frozen=True, eq=False):
-    """The reader of a hydration, with a budget of its own, as one client."""
+    """The reader of a hydration, with a budget of its own, as one client: to the cache it is like a connection."""
 
     principal: str = "User:ANONYMOUS"
     client_id: str = "tier-hydrate"
+    closed: bool = False
+    """Never: the reader leaves when the call ends."""
 
 
 class Hydrated(Struct):

@@ -141,13 +141,15 @@ class ChunkFiles:
             return False
         to_fill: list[ChunkRef] = []
         wait_ms: int | None = None
-        for group in group_neighbours(list(refs)):
-            wait_ms = self._ask(partition, group, reader, to_fill, ahead=ahead)
-            if wait_ms is not None:
-                break
-        self._remove_evicted()
-        for group in group_neighbours(to_fill):
-            self._fill(partition, group, failed, ahead=ahead)
+        try:
+            for group in group_neighbours(list(refs)):
+                wait_ms = self._ask(partition, group, reader, to_fill, ahead=ahead)
+                if wait_ms is not None:
+                    break
+        finally:  # after an error too: others wait for what the books have on its way
+            self._remove_evicted()
+            for group in group_neighbours(to_fill):
+                self._fill(partition, group, failed, ahead=ahead)
         if wait_ms is None or ahead:
             self.admission.admit(reader)
         else:
@@ -200,12 +202,7 @@ class ChunkFiles:
                 words = f"the disk of the chunk cache {self.directory} is full"
                 report = reports.FailedReport(words, retriable=True, local=True)
             if not isinstance(report, reports.ChunksFilled):
-                report = self._disk_refuses(report)
-                for ref in group:
-                    self.books.failed(ref.id)
-                    failed(ref, report)
-                self._remove_evicted()
-                self.admission.room()
+                self._fail(group, self._disk_refuses(report), failed)
                 return
             self._disk_failures = 0
             waited: dict[Reader, None] = {}
@@ -234,6 +231,14 @@ class ChunkFiles:
         words = f"the chunk cache {self.directory} takes no file: {report.message}. Free its disk, or move it"
         return reports.FailedReport(words, retriable=False, local=True)
 
+    def _fail(self, group: Sequence[ChunkRef], report: reports.Report, failed: FillFailed) -> None:
+        for ref in group:  # all of them, before readers hear of the first
+            self.books.failed(ref.id)
+        for ref in group:
+            failed(ref, report)
+        self._remove_evicted()
+        self.admission.room()
+
     # -- a chunk that comes with the table of its object --------------------------------------------------------------
 
     def begin_first(self, partition: PartitionId, uuid: Uuid, number: int, reader: Reader) -> tuple[str, str] | None:
@@ -254,16 +259,21 @@ class ChunkFiles:
         self, partition: PartitionId, chunk_id: ChunkId, filled: reports.FilledChunk | None, reader: Reader
     ) -> None:
         """The fill begun by `begin_first` is over; ``filled`` is its result, if any."""
-        if filled is not None:
-            topic, now_ms = partition.topic_id, self._now_ms()
-            self.admission.take(reader, topic, filled.length)
-            if self.books.ask(chunk_id, filled.length, reader, now_ms, topic) is Admission.FILL:
-                for waited in self.books.filled(chunk_id, filled, now_ms):
-                    self.admission.wake(waited)
-            elif not filled.shared:
-                self._remove([filled.path])
-            self._remove_evicted()
-        self._gate.passed()
+        try:
+            if filled is not None:
+                self._take_in(partition.topic_id, chunk_id, filled, reader)
+        finally:
+            self._gate.passed()
+
+    def _take_in(self, topic: Uuid, chunk_id: ChunkId, filled: reports.FilledChunk, reader: Reader) -> None:
+        now_ms = self._now_ms()
+        self.admission.take(reader, topic, filled.length)
+        if self.books.ask(chunk_id, filled.length, reader, now_ms, topic) is Admission.FILL:
+            for waited in self.books.filled(chunk_id, filled, now_ms):
+                self.admission.wake(waited)
+        elif not filled.shared:
+            self._remove([filled.path])
+        self._remove_evicted()
 
     def _new_path(self, topic_id: Hashable, chunk_id: ChunkId) -> str:
         assert isinstance(topic_id, bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from stratalog.broker.archive.hydration import HydrationReader
 from stratalog.broker.cold.cold_reads import client_of, fetch_rates, is_gone
 from stratalog.tier.reading.fetch_budgets import UNLIMITED, FetchRates
 
@@ -21,7 +22,8 @@ def test_a_client_is_a_principal_with_a_client_id():
 def test_a_reader_is_gone_with_its_connection():
     """The broker's own readers never are."""
     readers = [(SimpleNamespace(closed=closed), "log") for closed in (False, True)]
-    assert [is_gone(reader) for reader in (*readers, "the broker itself")] == [False, True, False]
+    own = (HydrationReader(), "log"), "the broker itself"
+    assert [is_gone(reader) for reader in (*readers, *own)] == [False, True, False, False]
 
 
 def test_rates_follow_the_settings_and_are_unlimited_by_default(start_node):
