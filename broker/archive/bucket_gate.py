@@ -221,7 +221,7 @@ class BucketGate:
         """Store the identity and this start on disk; False if the disk refuses."""
         ports = self._ports
         known = replace(self.known, bucket_id=bucket_id, url=ports.url if bucket_id else self.known.url)
-        known = known.with_start(self._start_id, ports.now_ms())
+        known = replace(known.with_start(self._start_id, ports.now_ms()), incarnation=ports.incarnation())
         if known == self.known:
             return True
         try:

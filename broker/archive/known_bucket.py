@@ -22,12 +22,16 @@ STARTS_MAX: Final = 256
 
 
 class KnownBucket(Struct, frozen=True):
-    """``bucket_id`` is empty as long as no bucket was seen; ``since_ms`` is when starts were first noted, -1 for never."""
+    """``bucket_id`` is empty as long as no bucket was seen; ``since_ms`` is when starts were first noted, -1 for never.
+
+    ``incarnation`` is that of the cluster when it last wrote there, -1 where an earlier release has not noted it.
+    """
 
     bucket_id: str = ""
     url: str = ""
     since_ms: int = -1
     starts: tuple[str, ...] = ()
+    incarnation: int = -1
 
     def with_start(self, start_id: str, now_ms: int) -> KnownBucket:
         """A copy with one more start."""
@@ -46,13 +50,13 @@ def read_known_bucket(files: Filesystem, directory: str) -> KnownBucket | None:
     try:
         fields = json.loads(data)
         texts = [fields["bucket_id"], fields["url"], *fields["starts"]]
-        since_ms = int(fields["since_ms"])
+        since_ms, incarnation = int(fields["since_ms"]), int(fields.get("incarnation", -1))
     except (TypeError, LookupError) as error:
         raise ValueError(f"a field is missing: {error!r}") from error
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a field is no text")
     bucket_id, url, *starts = texts
-    return KnownBucket(bucket_id, url, since_ms, tuple(starts))
+    return KnownBucket(bucket_id, url, since_ms, tuple(starts), incarnation)
 
 
 def write_known_bucket(files: Filesystem, directory: str, known: KnownBucket) -> None:
@@ -63,5 +67,6 @@ def write_known_bucket(files: Filesystem, directory: str, known: KnownBucket) ->
         "url": known.url,
         "since_ms": known.since_ms,
         "starts": list(known.starts),
+        "incarnation": known.incarnation,
     }
     write_durably(files, f"{directory}/{KNOWN_BUCKET}", json.dumps(fields).encode("ascii"))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.broker.archive.known_bucket import KnownBucket, read_known_bucket, write_known_bucket
 from stratalog.hot.storage import checkpoint
@@ -151,8 +152,11 @@ def adopt_bucket(
     """Have the directories archive to the bucket at ``url``; ``home`` is the directory of the metadata.
 
     ``given_up`` names every topic that may lose offsets. The identity is written last: what is broken off is done
-    again. Raises `Invalid` for a loss that is not given up, and what the disk and the store raise.
+    again. Raises `Invalid` for a loss that is not given up, and for archives that another cluster has taken over, and what
+    the disk and the store raise.
     """
+    known = read_known_bucket(files, home) or KnownBucket()
+    _refuse_taken(adoption, known, url)
     refused = [one for one in adoption.losses if one.name.topic not in given_up]
     if refused:
         ranges = "; ".join(one.loss for one in refused[:10])
@@ -172,10 +176,22 @@ def adopt_bucket(
                 states[one.name] = one.state
         checkpoint.write_offsets(files, path, checkpoint.LOG_START_OFFSETS, starts)
         checkpoint.write_remote_log(files, path, states)
-    known = read_known_bucket(files, home) or KnownBucket()
-    broker = broker_name(adoption.node_id, 0)
-    command = SignBucket(adoption.cluster_id, broker, uuid_text(random_uuid()), 0, "", known.starts)
-    bucket_id = sign_bucket(store, command).bucket_id
-    known = KnownBucket(bucket_id, url, known.since_ms, known.starts)
+    incarnation = max(known.incarnation, 0)
+    broker = broker_name(adoption.node_id, incarnation)
+    command = SignBucket(adoption.cluster_id, broker, uuid_text(random_uuid()), incarnation, "", known.starts)
+    known = replace(known, bucket_id=sign_bucket(store, command).bucket_id, url=url)
     write_known_bucket(files, home, known)
     return known
+
+
+def _refuse_taken(adoption: Adoption, known: KnownBucket, url: str) -> None:
+    """Raise `Invalid` for archives of a later incarnation than the cluster's: the broker would be fenced there for good."""
+    rows = [one for rows in adoption.partitions.values() for one in rows]
+    taken = [one for one in rows if one.manifest.claimant.incarnation > known.incarnation >= 0]
+    if taken:
+        names = ", ".join(str(one.name) for one in taken[:10])
+        raise Invalid(
+            f"{url}: a restore with --takeover has made the archives of {names} those of another cluster, of incarnation "
+            f"{taken[0].manifest.claimant.incarnation}, and this one has {known.incarnation}: it could archive nothing there. "
+            "Use a bucket that was not taken over, or the cluster that was restored"
+        )

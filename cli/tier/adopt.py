@@ -49,7 +49,8 @@ def adopt(
     far as they were archived go on there; others begin there with what is on the disk. Where the new bucket ends
     below the first offset on the disk, the command is refused unless the topic is named with --give-up: then the log
     begins at that offset, and what the new bucket has of the topic leaves it as trash. So it is where the new bucket begins
-    above the log start: then the log begins where its archive does. The old bucket is neither read
+    above the log start: then the log begins where its archive does. Archives that a restore with --takeover has made those of
+    another cluster are refused: this one could write nothing there. The old bucket is neither read
     nor changed.
     """
     from stratalog.broker.replicas.directory_loading import lock_directory

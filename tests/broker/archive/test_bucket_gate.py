@@ -78,6 +78,7 @@ async def test_the_first_write_signs_the_bucket(rig):
     known = read_known_bucket(RealFilesystem(), rig.directory)
     assert known == rig.gate.known
     assert known.bucket_id
+    assert known.incarnation == 0
     assert rig.gate.start_uuid in rig.gate.made.ids
 
 

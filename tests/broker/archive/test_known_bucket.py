@@ -12,10 +12,16 @@ FILES = RealFilesystem()
 def test_the_remembered_bucket_is_read_again(tmp_path):
     """None before anything was."""
     assert read_known_bucket(FILES, str(tmp_path)) is None
-    known = KnownBucket("id", "s3://b/p").with_start("a", 10).with_start("b", 20).with_start("b", 30)
+    known = KnownBucket("id", "s3://b/p", incarnation=2).with_start("a", 10).with_start("b", 20).with_start("b", 30)
     assert (known.since_ms, known.starts) == (10, ("a", "b"))
     write_known_bucket(FILES, str(tmp_path), known)
     assert read_known_bucket(FILES, str(tmp_path)) == known
+
+
+def test_a_file_of_an_earlier_release_names_no_incarnation(tmp_path):
+    """It is read all the same."""
+    (tmp_path / KNOWN_BUCKET).write_text('{"bucket_id": "id", "url": "", "starts": [], "since_ms": 0}')
+    assert read_known_bucket(FILES, str(tmp_path)) == KnownBucket("id", "", 0)
 
 
 def test_the_latest_starts_are_remembered():

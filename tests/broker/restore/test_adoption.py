@@ -4,19 +4,26 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.archive import bucket_gate
-from stratalog.broker.restore.adoption import adopt_bucket, plan_adoption
+from stratalog.broker.archive.known_bucket import KnownBucket, write_known_bucket
+from stratalog.broker.restore.adoption import Adoption, MovedPartition, adopt_bucket, plan_adoption
+from stratalog.hot.storage import checkpoint
+from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.tier import open_store
 from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest import Claimant, Manifest
 from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.wire.errors import Invalid
 from stratalog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from stratalog.wire.topic import TopicPartition
 
 FILES = RealFilesystem()
 TIERED = {
@@ -165,3 +172,28 @@ def test_directories_of_no_broker_are_refused(tmp_path):
     """They have no owner."""
     with pytest.raises(Invalid, match="not the log directories of one broker"):
         plan_adoption(FILES, [str(tmp_path)], open_store("memory:adoption"))
+
+
+@pytest.mark.parametrize("ours", [-1, 0, 1], ids=["not noted", "taken over", "our own"])
+def test_archives_that_another_cluster_has_taken_over_are_refused(tmp_path, ours):
+    """The broker would be fenced there for good; its own incarnation, or one that was not noted, is no reason."""
+    name = TopicPartition("t", 0)
+    manifest = replace(
+        Manifest(PartitionId("t", bytes(16), 0)), seq=5, remote_end=30, claimant=Claimant(1, 2, b"o" * 16)
+    )
+    row = MovedPartition(name, 20, 0, RemoteLogState(0, 30, 1, 4), manifest)
+    home, memory_store = str(tmp_path), MemoryStore()
+    write_known_bucket(FILES, home, KnownBucket("id", "file:///old", 0, (), ours))
+    checkpoint.write_remote_log(FILES, home, {name: row.known})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def adopt_it():
+        adoption = Adoption("c", 1, {home: [row]})
+        return adopt_bucket(FILES, adoption, memory_store, "file:///new", home=home, given_up=["t"])
+
+    if ours != 0:
+        assert (adopt_it().url, adopt_it().incarnation) == ("file:///new", ours)
+        return
+    with pytest.raises(Invalid, match="archives of t-0 those of another cluster, of incarnation 1, and this one has 0"):
+        adopt_it()
+    assert (list(memory_store.list("")), {path.name: path.read_bytes() for path in tmp_path.iterdir()}) == ([], before)
