@@ -46,7 +46,9 @@ def _pins_of(store: ObjectStore, found: FoundCut, partition: PartitionId) -> Ite
     elif cut is None or cut.state is CutState.CREATING:
         cut_id, cluster_id = cut_id_of(found.key), found.key.split("/")[1]
         created_ms, _, name = cut_id.partition("-")
-        with suppress(NotFound, Corrupt, ValueError):  # it has not come to this partition, or nobody can read the cut
+        with suppress(
+            NotFound, Corrupt, ValueError
+        ):  # it has not come to this partition, or the cut cannot be read at all
             key = cut_manifest_key(cluster_id, int(created_ms), name, partition)
             copy = get_checked(store, key, partial(from_bytes, key=key))[0]
             yield from (pin for pin in copy.pins if pin.cut_id == cut_id)

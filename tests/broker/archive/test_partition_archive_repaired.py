@@ -41,7 +41,7 @@ def go_on(rig):
 
 
 def test_a_leader_that_has_not_noticed_goes_on(rig):
-    """It is not fenced by a claim that nobody made."""
+    """It is not fenced by a claim that was made up."""
     repair(rig)
     rig.write(9)
     go_on(rig)

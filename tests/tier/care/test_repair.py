@@ -229,7 +229,7 @@ class Lagging(StoreWrapper):
 
 
 def test_a_listing_that_lags_behind_shortens_no_archive(archive, repairing):
-    """What a manifest names is asked for by HEAD, as `tier verify` does."""
+    """Each object that a manifest names is asked for by HEAD, as `tier verify` does."""
     archive.damage("broken-history")
     archive.store = Lagging(archive.store)
     archive.store.hidden = entries_of(archive, archive.manifest)[-1].key

@@ -1,4 +1,4 @@
-"""What a cut holds stays after its partition's manifest was lost and rebuilt."""
+"""The offsets of a cut stay after its partition's manifest was lost and rebuilt."""
 
 from __future__ import annotations
 
