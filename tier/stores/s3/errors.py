@@ -111,6 +111,8 @@ def _transport_error(operation: str, key: str, url: str, error: Exception) -> St
     if isinstance(error, exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in reason:
         advice = "Give the certificates of its authority: stratalog.bucket.ca.bundle, or AWS_CA_BUNDLE."
         return StoreDenied(operation, key, url, reason, advice)
+    if isinstance(error, exceptions.FlexibleChecksumError):  # botocore compares itself where awscrt is installed
+        return ChecksumMismatch(operation, key, url, reason)
     # Three unrelated classes for what a network does.
     if isinstance(error, (exceptions.ConnectionError, exceptions.HTTPClientError, exceptions.IncompleteReadError)):
         return StoreUnavailable(operation, key, url, reason)

@@ -74,6 +74,7 @@ def test_codes_have_their_kind(status, code, kind):
         (exceptions.IncompleteReadError(actual_bytes=1, expected_bytes=2), StoreUnavailable),
         (urllib3.exceptions.ProtocolError("cut"), StoreUnavailable),
         (ConnectionResetError("reset"), StoreUnavailable),
+        (exceptions.FlexibleChecksumError(error_msg="differs"), ChecksumMismatch),
         (exceptions.NoCredentialsError(), StoreDenied),
         (exceptions.ParamValidationError(report="bad"), StoreError),
     ],
