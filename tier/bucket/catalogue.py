@@ -101,7 +101,13 @@ def _topic(store: ObjectStore, folder: _Folder) -> tuple[ArchivedTopic | None, s
             ),
             problem,
         )
-    return _from_manifests(store, folder, highest), problem
+    topic = _from_manifests(store, folder, highest)
+    if topic is None:
+        problem = problem or (
+            f"topic {folder.cut_name} ({uuid_text(folder.topic_id)}) has no topic.json, and all its archives are on their way "
+            "out: it is not served"
+        )
+    return topic, problem
 
 
 def _document(fields: Any, cut_name: str, topic_id: Uuid) -> dict[str, Any]:
@@ -124,19 +130,22 @@ def _document(fields: Any, cut_name: str, topic_id: Uuid) -> dict[str, Any]:
 
 
 def _from_manifests(store: ObjectStore, folder: _Folder, count: int) -> ArchivedTopic | None:
-    """A topic without a description; None if it was deleted, which every manifest says then."""
-    name, cluster_id = folder.cut_name, ""
+    """A topic without a description; None if every manifest that can be read says that its archive is deleted.
+
+    One alone says little: a partition that is no longer archived says it, too, until it archives again.
+    """
+    name, cluster_id, deleted = folder.cut_name, "", False
     for number in sorted(folder.partitions):
         key = PartitionId(folder.cut_name, folder.topic_id, number).manifest_key
         try:
             manifest = get_checked(store, key, partial(from_bytes, key=key))[0]
         except (Corrupt, NotFound):
             continue  # a damaged or missing manifest tells no name; its readers report it
-        if manifest.deleted_ms >= 0:
-            return None
+        deleted = manifest.deleted_ms >= 0
         name, cluster_id = manifest.partition.topic, manifest.cluster_id
-        break
-    return ArchivedTopic(name, folder.topic_id, count, {}, cluster_id, described=False)
+        if not deleted:
+            break
+    return None if deleted else ArchivedTopic(name, folder.topic_id, count, {}, cluster_id, described=False)
 
 
 def _newest(store: ObjectStore, topics: Iterable[ArchivedTopic], problems: list[str]) -> ArchivedTopic:

@@ -7,8 +7,11 @@ import json
 import pytest
 
 from stratalog.tier.bucket.catalogue import ArchivedTopic, read_catalogue
+from stratalog.tier.bucket.trash import TIERING_OFF, trash_archive
 from stratalog.tier.documents.keys import PartitionId, topic_key
 from stratalog.tier.manifests.json import from_bytes
+from stratalog.tier.manifests.manifest import Claimant, claim
+from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.messages.projection import topic_projection, write_projection
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.work.archive_writer import archive_log
@@ -124,3 +127,23 @@ def test_a_folder_called_as_directories_are_is_no_topic(store):
     for number, name in enumerate((".", "..", "...", "..-a")):
         store.put(PartitionId(name, bytes([number]) * 16, 0).manifest_key, b"{}")
     assert [topic.name for topic in read_catalogue(store).topics] == ["..-a", "..."]
+
+
+def test_a_partition_that_is_no_longer_archived_makes_no_topic_a_deleted_one(store):
+    """Tiering was off and is on again, and one partition has archived since; the description is lost."""
+    us = Claimant(0, 5, bytes([5] * 16), 4)
+    for number in (0, 1):
+        archive(store, "orders", number=number)
+
+    def switch_off(number):
+        partition = PartitionId("orders", OLD, number)
+        change_manifest(store, partition, lambda one: claim(one, us, now_ms=2))
+        change_manifest(store, partition, lambda one: trash_archive(one, us, now_ms=2, reason=TIERING_OFF))
+
+    switch_off(0)
+    found = read_catalogue(store)
+    assert (found.by_name("orders").partition_count, found.problems) == (2, ())
+    switch_off(1)
+    found = read_catalogue(store)
+    assert found.topics == ()
+    assert "has no topic.json, and all its archives are on their way out" in found.problems[0]
