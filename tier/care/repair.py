@@ -21,8 +21,9 @@ from stratalog.tier.manifests.jobs import end_job
 from stratalog.tier.manifests.json import predecessor_hash, to_bytes
 from stratalog.tier.manifests.manifest import REPAIR, Manifest, successor
 from stratalog.tier.manifests.manifest_store import StoredManifest, change_manifest, read_manifest, writer_version
-from stratalog.tier.manifests.pages import Spill, compressed, page_ref, page_to_bytes, plan_spill, spill
+from stratalog.tier.manifests.pages import Spill, compressed, plan_spill, spill
 from stratalog.tier.manifests.parts import Claimant, HistoryRef, Job, TrashEntry, totals_of
+from stratalog.tier.manifests.spill import write_page
 from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed
 from stratalog.wire.errors import Corrupt, Invalid, Retriable
 from stratalog.wire.topic import Uuid
@@ -141,15 +142,18 @@ def apply_repair(
 
 
 def _with_pages(store: ObjectStore, manifest: Manifest) -> Manifest:
-    """Older entries go to a page, as always."""
+    """Older entries go to a page, as always.
+
+    Raises `Retriable` where another writer has left another page under its key: one that may be named already.
+    """
     plan = plan_spill(manifest)
     if plan is None:
         return manifest
     plan = Spill((), plan.inline_count)
     entries = manifest.entries[: plan.inline_count]
-    data = page_to_bytes(manifest.partition, entries)
-    page = page_ref(manifest.partition, entries, data, manifest.seq)
-    store.put(page.key, data, crc32c=crc32c(data))
+    page = write_page(store, manifest, entries, manifest.seq)
+    if page is None:
+        raise Retriable(f"{manifest.partition}: another writer has written a page meanwhile: plan again")
     return spill(manifest, plan, page)
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stratalog.tier.care.repair import apply_repair
 from stratalog.tier.care.restore_plan import PartitionState
 from stratalog.tier.documents.keys import PartitionId
-from stratalog.tier.manifests.manifest import Manifest, ManifestFenced, claim, take_over
+from stratalog.tier.manifests.manifest import Manifest, ManifestFenced, ManifestLost, claim, take_over
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.parts import Claimant
 from stratalog.tier.stores.store import ObjectStore
@@ -45,13 +45,18 @@ def take_partition_over(
     """Write the repaired manifest if there is one to write, raise the claim, and read back what the archive holds.
 
     ``claimant`` has the raised incarnation; its leader epoch is raised to all that were seen. Raises `ManifestFenced`,
-    `Retriable`, and what the store raises.
+    `ManifestLost` for one that has vanished since the state was read, `Retriable`, and what the store raises.
     """
     partition: PartitionId = state.partition
     if state.repair is not None:
         apply_repair(store, state.repair, uuid=claimant.uuid, now_ms=now_ms, takeover=True, accept_loss=True)
 
     def transition(manifest: Manifest) -> Manifest:
+        if state.manifest.seq and not manifest.seq:
+            raise ManifestLost(
+                f"{partition}: {partition.manifest_key} has vanished since the restore looked at it: run it again, and the "
+                "manifest is rebuilt from what is left"
+            )
         epoch = max(claimant.leader_epoch, state.leader_epoch, manifest.claimant.leader_epoch, 0)
         raised = raise_incarnation(manifest, claimant._replace(leader_epoch=epoch), now_ms=now_ms)
         return raised if raised is manifest or raised.cluster_id else replace(raised, cluster_id=cluster_id)

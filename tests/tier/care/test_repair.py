@@ -257,3 +257,16 @@ def test_no_object_returns_from_the_trash(memory_store, log_bytes, monkeypatch, 
     with ThreadPoolExecutor(2) as readers:
         plan = plan_repair(memory_store, folder, partition.topic, VerifyOptions(10**13), readers=readers)
     assert (plan.added, plan.lost) == ((), ((0, 30),))
+
+
+def test_a_repair_that_loses_its_race_breaks_no_page(archive, repairing, monkeypatch):
+    """Another repair has written a page of the same number and offsets, with other bytes, and named it."""
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_MAX", 4)
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_KEPT", 2)
+    archive.damage("broken-history")
+    archive.damage("entry-differs")
+    deep, shallow = repairing.plan(deep=True), repairing.plan()
+    repairing.apply(deep)
+    with pytest.raises(Retriable, match="plan again"):
+        repairing.apply(shallow)
+    assert archive.anomalies(deep=True) == []

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from stratalog.tier.care.restore_plan import PartitionState, read_bucket_state
 from stratalog.tier.care.takeover import raise_incarnation, take_partition_over
-from stratalog.tier.manifests.manifest import Claimant, Manifest, ManifestFenced, claim
+from stratalog.tier.manifests.manifest import Claimant, Manifest, ManifestFenced, ManifestLost, claim
 from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.work.archive_writer import archive_log
 
@@ -84,3 +84,13 @@ def test_a_lost_manifest_is_written_and_taken_over(memory_store, log_bytes):
     assert taken.manifest.entries == before.entries
     assert taken.manifest.claimant.uuid == b"m" * 16
     assert read_manifest(memory_store, log_bytes.partition).manifest == taken.manifest
+
+
+def test_a_manifest_that_vanishes_meanwhile_is_not_replaced_by_an_empty_one(memory_store, log_bytes):
+    """The log would begin at 0, and all objects would be orphans."""
+    manifest = archive_log(memory_store, log_bytes.partition, [log_bytes.segment(0, 2)], now_ms=1)
+    memory_store.delete_many([log_bytes.partition.manifest_key])
+    state = PartitionState(log_bytes.partition, manifest)
+    with pytest.raises(ManifestLost, match="has vanished since"):
+        take_partition_over(memory_store, state, Claimant(1, -1, b"m" * 16, 4), cluster_id="c", now_ms=5)
+    assert not read_manifest(memory_store, log_bytes.partition).version
