@@ -15,11 +15,12 @@ from stratalog.cli.command import command
 from stratalog.cli.output import bytes_text, json_option, note, reports_errors, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from stratalog.broker.restore.restorer import ControllerListener, RestoreReport
     from stratalog.broker.settings.config import BrokerConfig
-    from stratalog.tier.care.restore_plan import BucketState
+    from stratalog.tier.bucket.catalogue import ArchivedTopic
+    from stratalog.tier.care.restore_plan import BucketState, PartitionState
     from stratalog.tier.care.rewind import CutTarget
     from stratalog.tier.documents.keys import PartitionId
     from stratalog.tier.manifests.parts import Claimant
@@ -43,6 +44,13 @@ class _Target(NamedTuple):
     """The options with which it is started."""
     config: BrokerConfig | None = None
     controller: ControllerListener | None = None
+
+
+class _WayBack(NamedTuple):
+    """A cut to go back to: where each of its partitions goes, and those that its topics have got since."""
+
+    targets: Mapping[PartitionId, CutTarget] = {}
+    added: Sequence[PartitionState] = ()
 
 
 @command("restore", EXAMPLES)
@@ -105,11 +113,11 @@ def restore(
     store = open_bucket(bucket, endpoint_url, region)
     now_ms = SystemClock().wall_ms()
     state = _read(store, cluster_id, topics, threads, now_ms)
-    targets: Mapping[PartitionId, CutTarget] = {}
+    back = _WayBack()
     if cut_name is not None:
-        state, targets = _at_cut(store, state, cut_name, topics, takeover=takeover)
+        state, back = _at_cut(store, state, cut_name, topics, takeover=takeover)
     incarnation = state.incarnation + 1 if takeover else -1
-    state = _claim(store, state, targets, incarnation, target.node_id, now_ms, threads)
+    state = _claim(store, state, back, incarnation, target.node_id, now_ms, threads)
     restorer = Restorer(
         state,
         target.data,
@@ -189,19 +197,17 @@ def _format_others(target: _Target, cluster_id: str, now_ms: int) -> None:
 def _claim(
     store: ObjectStore,
     state: BucketState,
-    targets: Mapping[PartitionId, CutTarget],
+    back: _WayBack,
     incarnation: int,
     node_id: int,
     now_ms: int,
     threads: int,
 ) -> BucketState:
-    """The bucket's state to restore: as it was read, or as it is after the
-    takeover, which takes the partitions of a cut to their ``targets``.
-    """
+    """The bucket's state to restore: as it was read, or as it is after the takeover, which goes ``back`` to a cut."""
     from stratalog.tier.manifests.parts import Claimant
 
     if incarnation >= 0:
-        return _take_over(store, state, targets, Claimant(incarnation, -1, os.urandom(16), node_id), now_ms, threads)
+        return _take_over(store, state, back, Claimant(incarnation, -1, os.urandom(16), node_id), now_ms, threads)
     if any(one.repair is not None for one in state.partitions):
         note(
             "Some manifests are missing or damaged: what they name cannot be read before `tier repair --apply` or a takeover."
@@ -219,7 +225,7 @@ def _new_cluster_id() -> str:
 
 def _at_cut(
     store: ObjectStore, state: BucketState, name: str, names: Sequence[str], *, takeover: bool
-) -> tuple[BucketState, dict[PartitionId, CutTarget]]:
+) -> tuple[BucketState, _WayBack]:
     """The topics of a cut in the place of those that there are now, and where each partition goes back to.
 
     With ``names`` these topics alone. Raises `Unknown` for one that the cut does not hold, `Invalid` for another cluster's.
@@ -228,6 +234,7 @@ def _at_cut(
     from stratalog.tier.care.restore_plan import PartitionState
     from stratalog.tier.care.rewind import read_cut_target
     from stratalog.tier.manifests.manifest import Manifest
+    from stratalog.tier.manifests.manifest_store import read_manifest
     from stratalog.tier.stores.store import NotFound
     from stratalog.tier.work.cut_commands import NO_CLUSTER, read_cut
     from stratalog.tier.work.cut_groups import read_cut_groups
@@ -265,25 +272,40 @@ def _at_cut(
         problems.append(f"what groups had committed when the cut was made is lost, later offsets are taken: {error}")
     live = {one.partition: one for one in state.partitions}
     partitions = tuple(live.get(one, PartitionState(one, Manifest(one))) for one in targets)
-    return replace(state, topics=topics, partitions=partitions, groups=groups, problems=tuple(problems)), targets
+    added = [live.get(one) or PartitionState(one, read_manifest(store, one).manifest) for one in _added(store, topics)]
+    problems += [f"{one.partition}: it was added after the cut: its archive goes to the trash" for one in added]
+    state = replace(state, topics=topics, partitions=partitions, groups=groups, problems=tuple(problems))
+    return state, _WayBack(targets, added)
+
+
+def _added(store: ObjectStore, topics: Sequence[ArchivedTopic]) -> Iterator[PartitionId]:
+    """The partitions in the bucket that these topics do not have: they were added after the cut."""
+    from stratalog.tier.bucket.walk import TopicFolder, iter_partitions
+    from stratalog.tier.documents.keys import topic_prefix
+
+    for topic in topics:
+        folder = TopicFolder(topic.name, topic.topic_id, topic_prefix(topic.name, topic.topic_id))
+        numbers = [one.partition for one in iter_partitions(store, folder)]
+        yield from (topic.partition(number) for number in numbers if number >= topic.partition_count)
 
 
 def _take_over(
     store: ObjectStore,
     state: BucketState,
-    targets: Mapping[PartitionId, CutTarget],
+    back: _WayBack,
     claimant: Claimant,
     now_ms: int,
     threads: int,
 ) -> BucketState:
     """Raise every manifest, take it back to the cut if there is one, and say so in the cluster's document.
 
+    Partitions that the cut does not have lose their archives: a partition that is added again must not find one.
+
     All are looked at before one is changed: what cannot go back to the cut has to be said while nothing has.
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from stratalog.tier.care.restore_plan import PartitionState
-    from stratalog.tier.care.rewind import check_rewind, rewind_partition
+    from stratalog.tier.care.rewind import check_rewind, empty_added, rewind_partition
     from stratalog.tier.care.takeover import take_partition_over
     from stratalog.tier.messages.projection import cluster_projection, write_projection
     from stratalog.tier.stores.probe import probe
@@ -292,11 +314,11 @@ def _take_over(
     cluster_id = state.cluster_id
 
     def check(partition: PartitionState) -> None:
-        if (target := targets.get(partition.partition)) is not None:
+        if (target := back.targets.get(partition.partition)) is not None:
             check_rewind(store, partition.manifest, target, now_ms=now_ms)
 
     def one(partition: PartitionState) -> PartitionState:
-        target = targets.get(partition.partition)
+        target = back.targets.get(partition.partition)
         if target is None or partition.repair is not None:
             partition = take_partition_over(store, partition, claimant, cluster_id=cluster_id, now_ms=now_ms)
         if target is None:
@@ -308,6 +330,8 @@ def _take_over(
     with ThreadPoolExecutor(threads, "takeover") as pool:
         list(pool.map(check, state.partitions))
         partitions = tuple(pool.map(one, state.partitions))
+        for partition in back.added:
+            empty_added(store, partition, claimant, cluster_id=cluster_id, now_ms=now_ms)
     write_projection(store, cluster_projection(cluster_id, claimant.incarnation))
     return replace(state, partitions=partitions)
 

@@ -242,3 +242,16 @@ def test_a_partition_that_cannot_go_back_is_found_before_any_has(cut_bucket, tmp
     code, _, err = go_back(store, tmp_path)
     assert (code, "has no pin here" in err) == (2, True)
     assert ends(store, partitions) == [(0, 20), (0, 20)]
+
+
+def test_a_partition_that_the_cut_lacks_is_emptied(cut_bucket, tmp_path):
+    """The topic is without it; when it is added again it finds no archive that wins over its new records."""
+    store, partitions = cut_bucket()
+    added = partitions[0]._replace(partition=1)
+    archive_log(store, added, [records(0)], now_ms=5, cluster_id="c1")
+    code, _, err = go_back(store, tmp_path, "--topic", "a")
+    assert (code, "Restored 1 topics, 1 partitions" in err) == (0, True)
+    assert "a-1: it was added after the cut: its archive goes to the trash" in err
+    manifest = read_manifest(store, added).manifest
+    assert (manifest.claimant.rank, manifest.remote_end, manifest.deleted_ms > 0) == ((1, -1), 0, True)
+    assert [item.reason for item in manifest.trash] == ["rewound to a cut"]

@@ -14,6 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stratalog.tier.bucket.cuts import Cut, CutPartition
+from stratalog.tier.bucket.trash import trash_archive
+from stratalog.tier.care.repair import apply_repair
+from stratalog.tier.care.restore_plan import PartitionState
 from stratalog.tier.care.takeover import raise_incarnation
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entries import iter_entries
@@ -27,7 +30,7 @@ from stratalog.tier.stores.store import ObjectStore
 from stratalog.tier.work.cut_commands import cut_manifest
 from stratalog.wire.errors import Invalid
 
-__all__ = ["CutTarget", "check_rewind", "read_cut_target", "rewind_partition", "rewound"]
+__all__ = ["CutTarget", "check_rewind", "empty_added", "read_cut_target", "rewind_partition", "rewound"]
 
 REWOUND: Final = "rewound to a cut"
 
@@ -124,6 +127,34 @@ def rewind_partition(
         return back if back.cluster_id else replace(back, cluster_id=cluster_id)
 
     return change_manifest(store, target.partition, transition, spilling(store, 0)).manifest
+
+
+def empty_added(store: ObjectStore, state: PartitionState, claimant: Claimant, *, cluster_id: str, now_ms: int) -> None:
+    """Take over a partition that was added after the cut, and move its archive to the trash.
+
+    The topic is without it again. A partition that is added in its place later has the same key, and would find an archive
+    there that wins over what it has acknowledged. So the archive is marked as deleted: a leader of any epoch begins it anew,
+    at its own offset. Raises as `rewind_partition`, and what `apply_repair` raises.
+    """
+    lowest = claimant._replace(leader_epoch=-1)  # below that of the first leader of the partition to come
+    if state.repair is not None:
+        apply_repair(store, state.repair, uuid=claimant.uuid, now_ms=now_ms, takeover=True, accept_loss=True)
+
+    def transition(manifest: Manifest) -> Manifest:
+        if not manifest.seq:
+            return manifest
+        raised = replace(raise_incarnation(manifest, lowest, now_ms=now_ms), claimant=lowest)
+        emptied = trash_archive(raised, lowest, now_ms=now_ms, reason=REWOUND)
+        emptied = replace(
+            emptied,
+            cluster_id=emptied.cluster_id or cluster_id,
+            log_start_offset=0,  # of a partition that is made anew
+            remote_end=0,
+            leader_epochs=(),
+        )
+        return manifest if emptied == manifest else emptied
+
+    change_manifest(store, state.partition, transition, spilling(store, 0))
 
 
 def _single_objects(store: ObjectStore, manifest: Manifest) -> tuple[TrashEntry, ...]:

@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from stratalog.tier.bucket.trash import leaving
-from stratalog.tier.care.rewind import check_rewind, read_cut_target, rewind_partition
+from stratalog.tier.bucket.trash import begin_again, leaving
+from stratalog.tier.care.restore_plan import PartitionState
+from stratalog.tier.care.rewind import check_rewind, empty_added, read_cut_target, rewind_partition
 from stratalog.tier.care.verify import verify_bucket
 from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.manifests.entries import iter_entries
-from stratalog.tier.manifests.manifest import ManifestFenced, set_log_start
+from stratalog.tier.manifests.manifest import ManifestFenced, claim, set_log_start
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.manifests.parts import Claimant
 from stratalog.tier.manifests.spill import spilling
@@ -29,9 +30,9 @@ def cut(memory_store, log_bytes):
     return made
 
 
-def write(store, log_bytes, numbers):
+def write(store, log_bytes, numbers, **options):
     segments = [log_bytes.segment(at * 100, 10, leader_epoch=1 + at // 2) for at in numbers]
-    archive_log(store, log_bytes.partition, segments, now_ms=60)
+    archive_log(store, log_bytes.partition, segments, now_ms=60, **options)
 
 
 def move_log_start(store, partition, offset):
@@ -153,3 +154,24 @@ def test_a_cut_that_ends_inside_an_object_goes_on_at_its_end(memory_store, log_b
     made = create_cut(memory_store, "noon", now_ms=50, end_of=lambda _store, _manifest: 150)
     target = read_cut_target(memory_store, made, made.partitions[-1])
     assert (target.cut_end, target.end) == (150, 200)
+
+
+def test_a_partition_that_was_added_after_the_cut_leaves_nothing_to_the_next_of_its_number(
+    memory_store, cut, log_bytes
+):
+    """Its first leader has epoch 0 and a log from offset 0, whatever was there; the old leader can write no more."""
+    partition = log_bytes.partition
+    there = read_manifest(memory_store, partition).manifest
+    for _ in range(2):
+        empty_added(memory_store, PartitionState(partition, there), MINE, cluster_id="c", now_ms=90)
+    with pytest.raises(ManifestFenced):
+        write(memory_store, log_bytes, [7], claimant=there.claimant)
+    first = Claimant(1, 0, b"f" * 16, 4)
+    change_manifest(memory_store, partition, lambda manifest: claim(manifest, first, now_ms=91))
+    change_manifest(memory_store, partition, lambda manifest: begin_again(manifest, first, 0, now_ms=92))
+    archive_log(memory_store, partition, [log_bytes.segment(0, 10, leader_epoch=0)], now_ms=93, claimant=first)
+    manifest = read_manifest(memory_store, partition).manifest
+    assert (manifest.log_start_offset, manifest.remote_end, manifest.totals.segments) == (0, 100, 1)
+    assert [epoch for epoch, _ in manifest.leader_epochs] == [0]
+    assert {item.reason for item in manifest.trash} == {"retention", "rewound to a cut"}
+    assert clean(memory_store)
