@@ -7,6 +7,7 @@ that takes no appends. It knows where it was to end, and `discard_unwritten` cut
 
 from __future__ import annotations
 
+from stratalog.hot.log.aborted import aborted_of
 from stratalog.hot.log.ending_swaps import end_swap
 from stratalog.hot.log.parts import LogParts
 from stratalog.hot.log.place import LogPlace
@@ -145,6 +146,7 @@ def _cut(parts: LogParts, offset: int) -> None:
     last = segments.floor(offset)
     if last and segments[last].missing is not None:  # the segment before it ends there, and is the active one
         last -= 1
+    aborted_of(parts, segments[last])  # known before anything goes: an index that is damaged is derived from the log
     for number in range(len(segments) - 1, last, -1):
         tail.unseal(segments[number])
         parts.doomed.doom_durably(segments[number])

@@ -1,5 +1,7 @@
 """Tests of hot/log/truncate.py."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -215,3 +217,27 @@ def test_a_producer_whose_first_batch_found_no_room_begins_with_it_again(bench, 
     assert not bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0).duplicate
     assert not bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=2).duplicate
     assert not bench.append(log, 2, producer_id=8, producer_epoch=0, base_sequence=7).duplicate
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"\xff\xff" + data[2:], lambda data: data[:-1]])
+@pytest.mark.parametrize("offset", [3, 6, 8])
+def test_a_cut_into_a_segment_whose_transaction_index_is_damaged_is_a_whole_one(bench, offset, damage):
+    """The entries are derived from the log before anything goes, and the log goes on, also after a start."""
+    log = bench.open()
+    expected = [one for one in bench.write_aborted(log, 3) if one.last_offset < offset]
+    for _ in range(2):
+        log.roll()
+        bench.append(log, 5)
+    log.close()
+    path = Path(f"{log.directory}/{0:020d}.txnindex")
+    path.write_bytes(damage(path.read_bytes()))
+    log = bench.open()
+    log.truncate_to(offset)
+    assert (log.log_end_offset, log.written_offset, len(log.segments())) == (offset, offset, 1)
+    bench.append(log, 2)
+    log.roll()
+    assert log.aborted_transactions(0, offset) == expected
+    log.close()
+    log = bench.open()
+    assert log.aborted_transactions(0, offset) == expected
+    assert [header.base_offset for header in bench.headers(log)][-1] == offset
