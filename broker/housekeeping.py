@@ -268,6 +268,7 @@ class Housekeeping:
 
     def _remove_doomed(self) -> Steps[None]:
         directories = self._services.directories
+        directories.doom_left()
         for directory in directories.online:
             if directory.files.doomed and directory.files.stale:
                 # Their directories say that they were removed until the checkpoints do.

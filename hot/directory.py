@@ -86,6 +86,8 @@ class LogDirectory(Struct):
     """The partitions that lay here at the start, less those deleted or set aside since."""
     doomed: list[str] = field(default_factory=list)
     """Directories of deleted partitions whose files still have to go."""
+    leaving: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose logs have left, and whose directories still bear their names: there was no room for others."""
     unknown: list[str] = field(default_factory=list)
     """Names that this broker does not write; left alone and reported."""
     damaged_checkpoints: list[str] = field(default_factory=list)
@@ -379,19 +381,6 @@ class LogDirectory(Struct):
         checkpoint.write_clean_shutdown(self.files, self.path, broker_epoch)
 
     # -- deleting a partition -----------------------------------------------------------------------------
-
-    def doom_partition(self, topic_partition: TopicPartition, unique: Uuid) -> str:
-        """Rename a partition's directory for deletion, durably, and return the new path. Raises `OSError`.
-
-        Its log must have been abandoned. ``unique`` keeps a re-created one apart.
-        """
-        end = f".{unique.hex()}{DELETE_SUFFIX}"
-        target = f"{self.path}/{directory_name(topic_partition)[: 255 - len(end)]}{end}"
-        self.files.rename(self.partition_path(topic_partition), target)
-        self.files.sync_directory(self.path)
-        self.doomed.append(target)
-        self.forget(topic_partition)
-        return target
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Drop a partition from every checkpoint: its directory has gone or has another name."""

@@ -31,7 +31,10 @@ def begun(directory: LogDirectory, name: TopicPartition) -> None:
 
 
 def begin_points(directory: LogDirectory) -> None:
-    """Write the checkpoint if there is none: logs that are not here from now on are new. Raises `OSError`."""
+    """Write the checkpoint if there is none: logs that are not here from now on are new.
+
+    Raises `OSError`; then the next checkpoint writes it.
+    """
     if directory.is_bare:
-        directory.write_recovery_points({})
         directory.is_bare = False
+        directory.write_recovery_points({})

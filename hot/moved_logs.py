@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from stratalog.hot.cleaner_offsets import write_cleaner_offsets
 from stratalog.hot.directory import DELETE_SUFFIX, LogDirectory
+from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.log.log import Log
 from stratalog.hot.log_copy import SourceFailed
 from stratalog.hot.state.log_bounds import LogBounds
@@ -141,8 +142,8 @@ def doom_copy(directory: LogDirectory, copy: str) -> None:
     """Give a copy that is not wanted any more the name of something deleted, durably. Raises `OSError`."""
     doomed = copy.removesuffix(FUTURE_SUFFIX) + DELETE_SUFFIX
     directory.files.rename(copy, doomed)
-    directory.files.sync_directory(directory.path)
     directory.doomed.append(doomed)
+    directory.files.sync_directory(directory.path)
 
 
 # -- rows of checkpoints ---------------------------------------------------------------------------------------
@@ -300,7 +301,7 @@ def _settle(name: TopicPartition, log_: LogDirectory, copy: LogDirectory, unique
             _tell_undecided(name, log_, copy)
             return
         log.info("%s has moved to %s, completely; the log in %s is removed", name, copy.path, log_.path)
-        log_.doom_partition(name, unique())
+        doom_partition(log_, name, unique())
         drop_origin(copy.files, path)
         return
     if not is_copy:

@@ -30,6 +30,7 @@ from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.slices import Slices
 from stratalog.hot.cleaner_offsets import follow_cuts
+from stratalog.hot.leaving_logs import doom_left, doom_partition
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.moving import CopyView
 from stratalog.hot.log_copy import PIECE_BYTES, LogCopy, SourceFailed
@@ -139,7 +140,11 @@ class DirectoryMove:
         return max(self._log.log_end_offset - max(self._copy.end_offset, self._log.first_base_offset), 0)
 
     def prepare(self) -> None:
-        """Make the directory of the copy: by it the next start knows of the move. Raises `OSError`."""
+        """Make the directory of the copy: by it the next start knows of the move. Raises `OSError`.
+
+        The log of an earlier topic may still bear the name that the copy is to get.
+        """
+        doom_left(self.target.files, self.unified.topic_partition, partial(os.urandom, 16))
         self.target.files.files.make_directory(self.path)
 
     async def run(self) -> None:
@@ -317,7 +322,7 @@ class DirectoryMove:
             source.writer.fail(failure.error)
             raise
         try:
-            source.files.doom_partition(name, os.urandom(16))
+            doom_partition(source.files, name, os.urandom(16))
         except OSError as error:
             source.files.forget(name)
             source.writer.report(error)

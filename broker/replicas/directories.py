@@ -12,7 +12,6 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator, 
 from concurrent.futures import Executor
 from functools import partial
 from itertools import chain
-from operator import ne
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -33,19 +32,19 @@ from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.checkpoint_steps import bounds_steps, high_watermark_steps, recovery_point_steps
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.gone_logs import begin_points, has_lost
+from stratalog.hot.leaving_logs import doom_left, make_way, set_log_aside
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.moved_logs import UnfinishedMove, settle_moves, undecided
-from stratalog.hot.stale_rows import drop_rows_of_topic, row_stores, rows_stored
+from stratalog.hot.stale_rows import row_stores, rows_stored
 from stratalog.hot.storage.checkpoint import (
     MetaProperties,
     write_meta_properties,
-    write_topic_id,
 )
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.metadata.image.directory_ids import LOST
 from stratalog.metadata.image.topic_names import CLUSTER_METADATA_TOPIC
-from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
+from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Directories", "Directory", "Kept"]
 
@@ -255,35 +254,22 @@ class Directories:
                     kept[0],
                 )
 
-    def set_aside(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
-        """Move a directory of the same name that belongs to another topic id out of the way; nothing is deleted.
-
-        A crash between the deletion of a topic and of its files leaves such a directory. An id that cannot be read, or
-        differs from the topic's in one character, counts as damaged: it is written again. Raises
-        `OSError`.
-        """
-        for directory in self.all:
-            found = directory.files
-            one = found.partitions.get(topic_partition)
-            if one is not None and one.topic_id != topic_id and _is_damaged(one.topic_id, topic_id):
-                log.error("%s: the topic id in partition.metadata is damaged; it is written again", one.path)
-                write_topic_id(found.files, one.path, topic_id)
-                found.partitions[topic_partition] = one._replace(topic_id=topic_id)
-            elif one is not None and one.topic_id != topic_id:
-                drop_rows_of_topic(found, topic_partition)
-                kept = self.set_log_aside(directory, topic_partition)
-                found.stale.pop(topic_partition)  # its rows went before
-                log.warning("%s belongs to a topic that is gone; it is kept as %s", one.path, kept)
-
     def set_log_aside(self, directory: Directory, topic_partition: TopicPartition) -> str:
         """Move one log out of the way; the path where it is kept. Raises `OSError`."""
-        found = directory.files
-        path = found.partition_path(topic_partition)
-        kept = f"{path}.{os.urandom(_UUID_BYTES).hex()}-stray"
-        found.files.rename(path, kept)
-        found.files.sync_directory(found.path)
-        found.forget(topic_partition)
-        return kept
+        return set_log_aside(directory.files, topic_partition, os.urandom(_UUID_BYTES))
+
+    def make_way(self, directory: Directory, topic_partition: TopicPartition, topic_id: Uuid) -> None:
+        """Have no log of another topic bear this name in a directory, as `leaving_logs.make_way`. Raises `OSError`."""
+        make_way(directory.files, topic_partition, topic_id, partial(os.urandom, _UUID_BYTES))
+
+    def doom_left(self) -> None:
+        """Rename the directories of partitions that have left and found no room for it then; those that find none wait on."""
+        for directory in self.online:
+            try:
+                for name in list(directory.files.leaving):
+                    doom_left(directory.files, name, partial(os.urandom, _UUID_BYTES))
+            except OSError as error:
+                directory.writer.report(error)
 
     def emptiest(self, partition_counts: dict[str, int]) -> Directory:
         """Where a new partition goes: the online directory with the fewest. Raises `OSError` if none is online."""
@@ -412,8 +398,3 @@ class Directories:
         for partition in partitions:
             grouped[partition.directory.path].append(partition)
         return [(directory, grouped[directory.path]) for directory in self.all]
-
-
-def _is_damaged(found: Uuid | None, topic_id: Uuid) -> bool:
-    """True if the ids differ in one character at most: random ids are never that similar."""
-    return found is None or sum(map(ne, uuid_text(found), uuid_text(topic_id))) == 1

@@ -23,10 +23,12 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.cleaner_offsets import follow_cuts
 from stratalog.hot.config import LogConfig
 from stratalog.hot.gone_logs import begun, has_lost, note_lost
+from stratalog.hot.leaving_logs import doom_partition, forget_other_topic
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.hot.stale_rows import drop_stale_rows
+from stratalog.hot.storage.shortages import SHORTAGES
 from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
 from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import KafkaError, StratalogError
@@ -141,16 +143,10 @@ class LogOpening:
         name: while one is offline, no log is begun anew that may lie there. ``is_counted_on``: others are copied from this
         replica, or it from none: it is not begun anew in the place of one in a directory that this broker does not have.
         """
-        directories = self._directories
-        try:
-            directories.set_aside(name, topic_id)
-            directory = self._directory_for(name, topic_id, placed_in, is_counted_on=is_counted_on)
-            if is_counted_on:
-                self._check_not_gone(name, topic_id, placed_in)
-        except OSError as error:
-            log.error("%s cannot be opened: %s", name, error)
-            self._table.add_unopened(name.topic, topic_id, name.partition, f"{name} cannot be opened: {error}")
+        directory = self._place(name, topic_id, placed_in, is_counted_on=is_counted_on)
+        if directory is None:
             return None
+        directories = self._directories
         led = Led.OPENED
         if not directories.holding(name):
             if not others_have_it:
@@ -182,6 +178,36 @@ class LogOpening:
             begun(one.files, name)
         self._recovery.add(log_)
         return OpenedLog(log_, directory, led)
+
+    def _place(self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid, *, is_counted_on: bool) -> Directory | None:
+        """Where the log lies, or is to lie; None if it cannot be opened there, which the table then says to clients."""
+        if not self._make_way(name, topic_id):
+            return None
+        try:
+            directory = self._directory_for(name, topic_id, placed_in, is_counted_on=is_counted_on)
+            if is_counted_on:
+                self._check_not_gone(name, topic_id, placed_in)
+        except OSError as error:
+            log.error("%s cannot be opened: %s", name, error)
+            self._table.add_unopened(name.topic, topic_id, name.partition, f"{name} cannot be opened: {error}")
+            if error.errno in SHORTAGES:
+                self._unopened[DuePartition(topic_id, name.partition)] = None
+            return None
+        return directory
+
+    def _make_way(self, name: TopicPartition, topic_id: Uuid) -> bool:
+        """Let no log of another topic bear this name; False if it does on, which the table then says to clients."""
+        for directory in self._directories.all:
+            if directory.writer.offline is None:
+                try:
+                    self._directories.make_way(directory, name, topic_id)
+                except OSError as error:
+                    self._failed(name, topic_id, directory, error)
+                    if directory.writer.offline is None:
+                        return False
+            if directory.writer.offline is not None:
+                forget_other_topic(directory.files, name, topic_id)
+        return True
 
     def _directory_for(
         self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid, *, is_counted_on: bool
@@ -238,9 +264,13 @@ class LogOpening:
                 f"it lies in {paths}, and the metadata name none of them: move the wrong ones elsewhere, and start again"
             )
         for one in found:
-            if one is not named[0]:
+            if one is not named[0] and one.writer.offline is None:
                 text = "%s lies in %s by the metadata; the log in %s is of before, and is kept as %s"
-                log.error(text, name, named[0].path, one.path, directories.set_log_aside(one, name))
+                try:
+                    log.error(text, name, named[0].path, one.path, directories.set_log_aside(one, name))
+                except OSError as error:
+                    one.writer.report(error)
+                    raise
         return named[0]
 
     def _check_not_gone(self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid) -> None:
@@ -297,8 +327,10 @@ class LogOpening:
         """A partition has left this broker, and its log is abandoned: let its files go."""
         directory = self._directories.of(unified.partition.directory)
         self.counts[directory.path] -= 1
+        if directory.writer.offline is not None:  # the next start that can read it keeps it aside
+            return
         try:
-            directory.files.doom_partition(unified.topic_partition, os.urandom(len(unified.topic_id)))
+            doom_partition(directory.files, unified.topic_partition, os.urandom(len(unified.topic_id)))
         except OSError as error:
             directory.writer.report(error)
 

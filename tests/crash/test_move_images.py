@@ -9,6 +9,7 @@ import pytest
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.log.log import Log
 from stratalog.hot.log_copy import LogCopy
 from stratalog.hot.moved_logs import (
@@ -120,7 +121,7 @@ class Moving:
 
     def swap(self) -> None:
         take_over(self.source, self.target, self.log, self.path)
-        self.source.doom_partition(PARTITION, unique())
+        doom_partition(self.source, PARTITION, unique())
         self.log.moving.relocate(self.target.partition_path(PARTITION))
         self.source, self.target = self.target, self.source
 

@@ -8,6 +8,7 @@ from stratalog.hot import checkpoint_draft, checkpoint_steps
 from stratalog.hot.checkpoint_steps import bounds_steps, high_watermark_steps, recovery_point_steps
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.state.log_bounds import LOG_BOUNDS, bounds_from_bytes, bounds_to_bytes
 from stratalog.hot.storage import checkpoint
 from stratalog.hot.storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
@@ -64,7 +65,7 @@ class World:
 
     def delete(self, name):
         self.logs[name].abandon()
-        self.directory.doom_partition(name, b"u" * 16)
+        doom_partition(self.directory, name, b"u" * 16)
 
 
 @pytest.fixture

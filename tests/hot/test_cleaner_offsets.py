@@ -5,6 +5,7 @@ import pytest
 from stratalog.hot.cleaner_offsets import follow_cuts, note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.stale_rows import drop_stale_rows, forget_removed
 from stratalog.hot.storage.checkpoint import CLEANER_OFFSETS, read_offsets
 from stratalog.hot.storage.filesystem import RealFilesystem
@@ -116,7 +117,7 @@ def test_a_value_that_was_deleted_in_a_topic_made_again_stays_deleted(bench, com
         log.sync()
 
     log.abandon()
-    directory.doom_partition(NAME, b"u" * 16)
+    doom_partition(directory, NAME, b"u" * 16)
     drop_stale_rows(directory, NAME)
     again = directory.open_log(NAME, b"j" * 16, COMPACTED, now_ms=1)
     append(again, b"k", b"value")

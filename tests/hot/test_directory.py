@@ -9,6 +9,7 @@ import pytest
 from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.hot.storage import checkpoint
 from stratalog.hot.storage.checkpoint import MetaProperties, RemoteLogState
@@ -129,21 +130,6 @@ def test_a_partition_with_an_unreadable_topic_id_is_found_without_one(root, file
     assert list(open_all(again)) == [ORDERS]
 
 
-def test_deleting_a_partition_takes_its_name_away_first(root, files):
-    """The files go later; a topic of the same name may be created meanwhile."""
-    directory, logs = filled(root, files)
-    logs.pop(FLIGHTS).abandon()
-    doomed = directory.doom_partition(FLIGHTS, bytes(16))
-    assert Path(doomed).name == f"flights-0.{0:032x}-delete"
-    assert not Path(f"{root}/flights-0").exists()
-    assert LogDirectory.load(root, files).doomed == [doomed]
-    (removal,) = directory.take_doomed()
-    assert (removal.path, directory.doomed) == (doomed, [])
-    removal.run()
-    assert not Path(doomed).exists()
-    removal.run()  # gone already is fine
-
-
 def test_a_directory_has_the_owner_that_was_written(root, files):
     """None at first, then what was written; never a guess."""
     directory = LogDirectory.load(root, files)
@@ -221,7 +207,7 @@ def test_cleaner_offsets_survive_a_restart(root, files):
     assert again.cleaner_offsets == {FLIGHTS: 2, ORDERS: 3}
     assert all(log.may_have_gaps for log in open_all(again).values())
     logs[FLIGHTS].abandon()
-    again.doom_partition(FLIGHTS, bytes(16))
+    doom_partition(again, FLIGHTS, bytes(16))
     assert again.cleaner_offsets == {ORDERS: 3}
 
 

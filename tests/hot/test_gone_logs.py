@@ -1,5 +1,6 @@
 """Tests of hot/gone_logs.py."""
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.gone_logs import begin_points, has_lost, note_lost
+from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.storage import checkpoint
 from stratalog.wire.topic import TopicPartition
 
@@ -52,6 +54,21 @@ def test_a_new_directory_has_lost_nothing_once_it_was_begun(tmp_path, files):
     assert found(tmp_path / "logs", files) == set()
 
 
+def test_a_start_that_cannot_write_the_checkpoint_takes_no_new_log_for_one_that_is_gone(tmp_path, files, monkeypatch):
+    """The disk was full for one call: logs that were begun in this run would all have been missed."""
+    directory = LogDirectory.load(str(tmp_path / "logs"), files)
+
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "write_durably", no_room)
+        with pytest.raises(OSError, match="No space"):
+            begin_points(directory)
+    assert not has_lost(directory, NEW)
+    assert not directory.points_stored, "the next checkpoint writes it"
+
+
 def test_a_log_that_is_gone_stays_gone_over_starts(left, files):
     """The checkpoint that is written again has a row for it; others are new."""
     shutil.rmtree(left / "t-1")
@@ -65,6 +82,6 @@ def test_a_log_that_is_gone_stays_gone_over_starts(left, files):
 def test_a_log_that_was_deleted_is_not_gone(left, files):
     """Its row went with it."""
     directory = LogDirectory.load(str(left), files)
-    directory.doom_partition(GONE, b"u" * 16)
+    doom_partition(directory, GONE, b"u" * 16)
     directory.write_recovery_points({})
     assert found(left, files) == set()

@@ -1,5 +1,6 @@
 """The names of a move on the disks, the rows of checkpoints that go with it, and the other half at the start."""
 
+import errno
 import logging
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.log_copy import SourceFailed
 from stratalog.hot.moved_logs import (
     carry_rows,
@@ -108,7 +110,7 @@ def test_the_copy_takes_the_place_of_the_log(bench):
     """Its directory is the partition's afterwards, and the start finds it alone."""
     bench.note()
     take_over(bench.source, bench.target, bench.log, bench.copy)
-    bench.source.doom_partition(NAME, UNIQUE)
+    doom_partition(bench.source, NAME, UNIQUE)
     assert bench.target.partitions[NAME].path == bench.target.partition_path(NAME)
     assert bench.settle() == (["two"], [])
     drop_origin(bench.files, bench.target.partition_path(NAME))
@@ -127,7 +129,7 @@ def test_a_move_that_a_start_finds_complete_is_decided_for_good(bench):
     """A kill left the note of the origin. When that disk failed much later, the log was not served."""
     bench.note()
     take_over(bench.source, bench.target, bench.log, bench.copy)
-    bench.source.doom_partition(NAME, UNIQUE)
+    doom_partition(bench.source, NAME, UNIQUE)
     assert bench.settle() == (["two"], [])
     _, target = bench.load()
     assert settle_moves([target], lambda: UNIQUE, is_all=False) == []
@@ -227,7 +229,7 @@ def test_rows_that_were_carried_ahead_of_a_copy_go_with_it(bench):
 
 def test_an_only_copy_is_kept(bench, caplog):
     """It is all that is left of the log."""
-    bench.source.doom_partition(NAME, UNIQUE)
+    doom_partition(bench.source, NAME, UNIQUE)
     assert bench.settle() == ([], [])
     assert f"t-0.{UNIQUE.hex()}-stray" in bench.names()
     assert "it is kept as" in caplog.text
@@ -236,6 +238,21 @@ def test_an_only_copy_is_kept(bench, caplog):
 def test_a_copy_that_is_not_wanted_goes(bench):
     """Its files go with those of deleted partitions."""
     doom_copy(bench.target, bench.copy)
+    for removal in bench.target.take_doomed():
+        removal.run()
+    assert bench.names() == ["t-0"]
+
+
+def test_a_copy_that_is_not_wanted_goes_although_its_name_could_not_be_synced(bench, monkeypatch):
+    """Its files lay there until the next start."""
+
+    def no_descriptor(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RealFilesystem, "sync_directory", no_descriptor)
+        with pytest.raises(OSError, match="Too many"):
+            doom_copy(bench.target, bench.copy)
     for removal in bench.target.take_doomed():
         removal.run()
     assert bench.names() == ["t-0"]

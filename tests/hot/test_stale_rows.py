@@ -5,6 +5,7 @@ import pytest
 from stratalog.hot.cleaner_offsets import note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.stale_rows import drop_rows_of_topic, drop_stale_rows, forget_removed, row_stores, rows_stored
 from stratalog.hot.storage import checkpoint
 from stratalog.hot.storage.checkpoint import (
@@ -53,7 +54,7 @@ class World:
 
     def leave(self, name):
         self.logs.pop(name).abandon()
-        self.directory.doom_partition(name, b"u" * 16)
+        doom_partition(self.directory, name, b"u" * 16)
 
     def killed(self):
         """The directory as the next start finds it."""
@@ -152,7 +153,7 @@ def test_a_log_that_leaves_again_while_checkpoints_are_written_has_rows_still(wo
     stale = dict(world.directory.stale)
     drop_stale_rows(world.directory, NAME)
     world.logs[NAME] = world.begin(NAME, 2)
-    world.directory.doom_partition(NAME, b"v" * 16)
+    doom_partition(world.directory, NAME, b"v" * 16)
     rows_stored(world.directory, stale)
     assert world.directory.stale.keys() == {NAME}
 

@@ -182,6 +182,23 @@ def test_a_swap_that_fails_leaves_the_log(make_disks, watched):
     assert disks.node.values("t") == [b"v", b"w"]
 
 
+def test_a_log_moves_back_to_where_its_directory_found_no_room_for_a_new_name(make_disks, watched):
+    """The directory that it has left goes first: the copy could not take its name, and the disk went offline."""
+    disks = make_disks(watched)
+    disks.node.produce("t", b"v")
+    home = disks.directory(disks.home)
+    watched.fail("rename", "-delete", 28)
+    disks.ask(disks.other)
+    disks.moved(disks.other)
+    assert home.files.leaving == {TopicPartition("t", 0)}
+    disks.ask(disks.home, ErrorCode.KAFKA_STORAGE_ERROR)
+    watched.faults.clear()
+    disks.ask(disks.home)
+    disks.moved(disks.home)
+    assert home.writer.offline is None
+    assert disks.node.values("t") == [b"v"]
+
+
 def test_a_damaged_log_does_not_move(disks):
     """It waits, and its copy is removed when the move is cancelled."""
     disks.node.produce("t", b"v")

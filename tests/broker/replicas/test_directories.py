@@ -180,41 +180,6 @@ async def test_a_partition_is_found_where_it_lies(bench):
     again.close([], broker_epoch=1, sync_threads=bench.threads)
 
 
-async def test_a_directory_of_the_same_name_and_another_topic_is_kept_aside(bench):
-    """Files that a crash leaves between the deletion of a topic and of its files are renamed, never removed."""
-    directories = bench.open("a")
-    directories.close([bench.partition(directories.all[0])], broker_epoch=1, sync_threads=bench.threads)
-    again = bench.open("a")
-    again.set_aside(NAME, b"i" * 16)
-    assert again.holding(NAME)
-    again.set_aside(NAME, b"n" * 16)
-    assert again.holding(NAME) == []
-    (stray,) = [path for path in (bench.path / "a").iterdir() if path.is_dir()]
-    assert stray.name.startswith("t-0.")
-    assert stray.name.endswith("-stray")
-    assert (stray / "partition.metadata").exists()
-    again.set_aside(NAME, b"n" * 16)  # nothing is left to move
-    again.close([], broker_epoch=1, sync_threads=bench.threads)
-
-
-@pytest.mark.parametrize("bit", [0, 3, 21 * 8 + 2, 24 * 8 + 5, 30 * 8, 42 * 8 + 4])
-async def test_a_damaged_topic_id_sets_no_partition_aside(bench, caplog, bit):
-    """A flipped bit makes no other topic of it: the file is written again, and that is logged."""
-    directories = bench.open("a")
-    directories.close([bench.partition(directories.all[0])], broker_epoch=1, sync_threads=bench.threads)
-    path = bench.path / "a" / "t-0" / "partition.metadata"
-    good = path.read_bytes()
-    data = bytearray(good)
-    data[bit // 8] ^= 0x80 >> bit % 8
-    path.write_bytes(data)
-    again = bench.open("a")
-    again.set_aside(NAME, b"i" * 16)
-    assert again.holding(NAME) == [again.all[0]]
-    assert path.read_bytes() == good
-    assert "partition.metadata is damaged" in caplog.text
-    again.close([], broker_epoch=1, sync_threads=bench.threads)
-
-
 async def test_checkpoints_hold_the_known_state_of_each_partition(bench):
     """Recovery point, log start and high watermark, in Kafka's files."""
     directories = bench.open("a")

@@ -214,12 +214,12 @@ def test_a_replica_that_counts_is_not_begun_anew_for_one_that_is_gone(broker, ca
 
     def open_it(placed_in, *, counts=True):
         config = broker.node.hosted.settings(broker.node.image, "t")
-        return opening.open(name, b"n" * 16, config, leader_epoch_max=1, placed_in=placed_in, is_counted_on=counts)
+        return opening.open(name, topic_id, config, leader_epoch_max=1, placed_in=placed_in, is_counted_on=counts)
 
     left = LogDirectory.load(str(data), RealFilesystem())
     broker.start()
     (directory,) = broker.node.directories.all
-    mine = directory.directory_id
+    mine, topic_id = directory.directory_id, broker.node.image.topics.by_name["t"].topic_id
     assert broker.run(lambda: broker.node.directories.that_lost(name, mine)) is None, "it was begun anew: it is alone"
     directory.files.partitions.pop(name, None)
     directory.files.is_bare, directory.files.gone = left.is_bare, left.gone
@@ -228,7 +228,7 @@ def test_a_replica_that_counts_is_not_begun_anew_for_one_that_is_gone(broker, ca
     broker.run(lambda: opening.started(lambda one: one == name, tuple))
     assert broker.run(lambda: open_it(mine)) is None, "the controller has not heard of it yet"
     assert broker.run(lambda: open_it(LOST)) is None
-    assert opening.given_up == {name: b"n" * 16}
+    assert opening.given_up == {name: topic_id}
     broker.run(lambda: directory.files.write_recovery_points({}))
     assert name in LogDirectory.load(str(data), RealFilesystem()).recovery_points, "the next start knows it, too"
     assert "its log is gone from" in caplog.text
