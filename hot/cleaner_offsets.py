@@ -35,8 +35,15 @@ def follow_cuts(directory: LogDirectory, log: Log) -> None:
     """Have the row of a log go down before the log is cut, from now on; and now, if the log ends below. Raises `OSError`."""
 
     def cut(offset: int) -> None:
-        if directory.cleaner_offsets.get(log.topic_partition, -1) > offset:
-            note_cleaner_offset(directory, log.topic_partition, offset)()
+        name = log.topic_partition
+        row = directory.cleaner_offsets.get(name, -1)
+        if row > offset:
+            write = note_cleaner_offset(directory, name, offset)
+            try:
+                write()
+            except BaseException:  # the cut does not come: tried again, it finds the row as it is on the disk
+                directory.cleaner_offsets[name] = row
+                raise
 
     log.compaction.call_before_cuts(cut)
     cut(log.log_end_offset)

@@ -161,11 +161,17 @@ def carry_rows(source: LogDirectory, target: LogDirectory, log_: Log) -> None:
     target.bounds_stored = target.points_stored = False
     target.changes.store_count += 1  # a draft under way lacks them
     if target.cleaner_offsets.get(name) != source.cleaner_offsets.get(name):
-        target.cleaner_offsets = _with_row(target.cleaner_offsets, source.cleaner_offsets, name)
-        write_cleaner_offsets(target)
+        before = target.cleaner_offsets
+        target.cleaner_offsets = _with_row(before, source.cleaner_offsets, name)
+        try:
+            write_cleaner_offsets(target)
+        except BaseException:  # what is not on the disk of the target has not been carried
+            target.cleaner_offsets = before
+            raise
     if target.remote_logs.get(name) != source.remote_logs.get(name):
-        target.remote_logs = _with_row(target.remote_logs, source.remote_logs, name)
-        checkpoint.write_remote_log(target.files, target.path, target.remote_logs)
+        archived = _with_row(target.remote_logs, source.remote_logs, name)
+        checkpoint.write_remote_log(target.files, target.path, archived)
+        target.remote_logs = archived
     if name in source.second_timelines:
         suspects = target.second_timelines | {name: source.second_timelines[name]}
         checkpoint.write_offsets(target.files, target.path, checkpoint.SECOND_TIMELINES, suspects)

@@ -1,5 +1,7 @@
 """The row of a log in cleaner-offset-checkpoint goes down with the log: what is copied again has not been cleaned."""
 
+import errno
+
 import pytest
 
 from stratalog.hot.cleaner_offsets import follow_cuts, note_cleaner_offset
@@ -8,7 +10,7 @@ from stratalog.hot.directory import LogDirectory
 from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.stale_rows import drop_stale_rows, forget_removed
 from stratalog.hot.storage.checkpoint import CLEANER_OFFSETS, read_offsets
-from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.hot.storage.filesystem import RealFile, RealFilesystem
 from stratalog.wire.batch import Record, assign_offset, build_batch, iter_records
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.topic import TopicPartition
@@ -75,6 +77,24 @@ def test_a_log_is_not_cut_whose_row_cannot_go_down(directory, log, monkeypatch):
         log.truncate_to(3)
     with pytest.raises(KafkaError, match="takes no appends"):
         log.append_as_follower(sent(10, (b"k", b"v")), leader_epoch=1, now_ms=1)
+
+
+def test_a_row_that_found_no_room_goes_down_with_the_next_try(directory, log, monkeypatch):
+    """The leader says again where to cut; the log is not cut under a row that only memory has lowered."""
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFile, "writev", full)
+        with pytest.raises(OSError, match="no space"):
+            log.truncate_to(3)
+    log.discard_unwritten()
+    assert (log.log_end_offset, directory.cleaner_offsets) == (10, {NAME: 8})
+    log.truncate_to(3)
+    assert log.log_end_offset == 3
+    assert read_offsets(directory.files, directory.path, CLEANER_OFFSETS) == directory.cleaner_offsets == {NAME: 3}
+
+
+def full(_file, _buffers):
+    """A disk without room."""
+    raise OSError(errno.ENOSPC, "no space")
 
 
 def test_a_key_that_was_deleted_stays_deleted_when_its_log_is_cut_and_copied_again(bench, compactor):

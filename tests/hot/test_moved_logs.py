@@ -293,6 +293,21 @@ def test_rows_of_checkpoints_go_with_the_log(bench):
     assert bench.load()[1].cleaner_offsets == {}
 
 
+@pytest.mark.parametrize("failing", [checkpoint.CLEANER_OFFSETS, checkpoint.REMOTE_LOG])
+def test_rows_that_found_no_room_are_carried_again(bench, failing):
+    """They are not taken for carried because memory has them."""
+    bench.source.cleaner_offsets[NAME] = 1
+    bench.source.remote_logs[NAME] = RemoteLogState(0, 1, 100)
+    bench.files.failing = {("rename", failing + ".tmp")}
+    for _ in range(2):
+        with pytest.raises(OSError, match="failed"):
+            carry_rows(bench.source, bench.target, bench.log)
+    bench.files.failing = set()
+    carry_rows(bench.source, bench.target, bench.log)
+    found = bench.load()[1]
+    assert (found.cleaner_offsets, found.remote_logs) == ({NAME: 1}, {NAME: RemoteLogState(0, 1, 100)})
+
+
 def test_a_recovery_point_above_the_log_is_carried_again(bench):
     """The log was cut since: the row would show records as lost."""
     carry_rows(bench.source, bench.target, bench.log)
