@@ -40,8 +40,14 @@ class RepairRefused(Invalid):
 
 
 def repaired_manifest(plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bool = False) -> Manifest:
-    """The manifest that a plan leads to; ``uuid`` marks the quarantine, and a claim that is raised. Pure."""
+    """The manifest that a plan leads to; ``uuid`` marks the quarantine, and a claim that is raised. Pure.
+
+    Where the last number is not known it goes on at the seconds since 1970, above all that brokers may know: changes are
+    rarer. A number that was used before would have them call the archive lost, should it end earlier.
+    """
     base, entries = plan.base, plan.chain.entries
+    if not plan.current:
+        base = replace(base, seq=max(base.seq, now_ms // 1000))
     start = entries[0].base if entries else base.remote_end
     epochs = list(base.leader_epochs)
     for entry in entries:

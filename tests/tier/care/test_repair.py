@@ -13,9 +13,12 @@ from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.manifests.anomaly import AnomalyKind
 from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.json import from_bytes, to_bytes
+from stratalog.tier.manifests.manifest import claim
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.parts import Claimant
+from stratalog.tier.messages.commands import Claim
 from stratalog.tier.stores.wrappers import StoreWrapper
+from stratalog.tier.work.archive_commands import claim_archive
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.errors import Retriable
 
@@ -270,3 +273,18 @@ def test_a_repair_that_loses_its_race_breaks_no_page(archive, repairing, monkeyp
     with pytest.raises(Retriable, match="plan again"):
         repairing.apply(shallow)
     assert archive.anomalies(deep=True) == []
+
+
+def test_an_archive_that_a_repair_has_shortened_is_never_lost_for_one_who_was_away(archive, repairing):
+    """A broker knows the numbers of before; the manifest was lost, and has forgotten since that it was repaired."""
+    before = archive.manifest
+    last = entries_of(archive, before)[-1].key
+    gone = [info.key for info in archive.store.list(archive.partition.prefix) if "/seg/" not in info.key]
+    archive.store.delete_many([*gone, last])
+    apply_repair(archive.store, repairing.plan(), uuid=UUID, now_ms=1_700_000_000_000)
+    for epoch in range(10, 50):
+        us = Claimant(3, epoch, bytes([epoch]) * 16)
+        change_manifest(archive.store, archive.partition, lambda manifest, us=us: claim(manifest, us, now_ms=1))
+    known = {"archived_end": before.remote_end, "archived_seq": before.seq + 100}
+    view = claim_archive(archive.store, Claim(archive.partition, Claimant(3, 60, UUID), 1, 0, **known)).view
+    assert view.remote_end < before.remote_end
