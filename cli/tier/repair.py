@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -15,7 +16,7 @@ from stratalog.cli.bucket import bucket_options, open_bucket
 from stratalog.cli.command import command
 from stratalog.cli.output import ExitCode, json_option, note, reports_errors, write_rows
 from stratalog.cli.quantities import DURATION_MS
-from stratalog.wire.errors import Invalid
+from stratalog.wire.errors import Invalid, Retriable
 
 if TYPE_CHECKING:
     from stratalog.tier.bucket.walk import PartitionFolder
@@ -41,6 +42,17 @@ COLUMNS: Final = {
     "lost": "NOT READABLE",
     "outcome": "OUTCOME",
 }
+
+
+_ATTEMPTS: Final = 5
+"""So often a partition is planned at most: a busy leader changes its manifest meanwhile."""
+
+
+class _Looked(NamedTuple):
+    """A plan, and how to make it anew."""
+
+    plan: RepairPlan
+    again: Callable[[], RepairPlan | None]
 
 
 class _How(NamedTuple):
@@ -84,9 +96,10 @@ def repair(
 
     A manifest is replaced only if it is still what was looked at. The command deletes no object: what the new manifest
     leaves out stays, protected from garbage collection by a job of the kind quarantine. The claim stays as it is, so
-    that a live leader goes on; --takeover fences it. Running it again changes nothing.
+    that a live leader goes on; --takeover fences it. Running it again changes nothing. A partition that changes meanwhile is
+    planned again, a few times.
 
-    Exit code 0: nothing is left to repair; 4: there is (with --plan), or a repair was refused.
+    Exit code 0: nothing is left to repair; 4: there is (with --plan), or a repair was refused or overtaken by changes.
     """
     store = open_bucket(bucket, endpoint_url, region)
     if release:
@@ -96,7 +109,7 @@ def repair(
         return
     how = _How(not plan_only, takeover, accept_loss)
     with ThreadPoolExecutor(threads, "repair") as readers:
-        rows = [_row(plan, _carry_out(store, plan, how)) for plan in _plans(store, topics, grace, readers, deep=deep)]
+        rows = [_row(*_carry_out(store, looked, how)) for looked in _plans(store, topics, grace, readers, deep=deep)]
     if rows:
         write_rows(rows if as_json else [_as_text(row) for row in rows], COLUMNS, as_json=as_json)
     left = sum(row["outcome"] != "repaired" for row in rows)
@@ -124,7 +137,7 @@ def _folders(store: ObjectStore, topics: Sequence[str]) -> Iterator[tuple[Partit
 
 def _plans(
     store: ObjectStore, topics: Sequence[str], grace_ms: int, readers: ThreadPoolExecutor, *, deep: bool
-) -> Iterator[RepairPlan]:
+) -> Iterator[_Looked]:
     from stratalog.tier.bucket.walk import iter_clusters
     from stratalog.tier.care.repair_plan import plan_repair
     from stratalog.tier.care.verify_partition import VerifyOptions
@@ -132,32 +145,42 @@ def _plans(
     incarnation = max((cluster.incarnation for cluster in iter_clusters(store)), default=0)
     options = VerifyOptions(SystemClock().wall_ms(), grace_ms, deep)
     for folder, name in _folders(store, topics):
-        plan = plan_repair(store, folder, name, options, readers=readers, incarnation=max(incarnation, 0))
+        again = partial(plan_repair, store, folder, name, options, readers=readers, incarnation=max(incarnation, 0))
+        plan = again()
         if plan is not None:
-            yield plan
+            yield _Looked(plan, again)
 
 
-def _carry_out(store: ObjectStore, plan: RepairPlan, how: _How) -> str:
-    """The outcome in words."""
+def _carry_out(store: ObjectStore, looked: _Looked, how: _How) -> tuple[RepairPlan, str]:
+    """The last plan, and its outcome in words: one partition that changes all the time holds up no other."""
     from stratalog.tier.care.repair import RepairRefused, apply_repair, check_repair
+    from stratalog.tier.stores.store import StoreError
 
-    try:
-        if not how.apply:
-            check_repair(plan, takeover=how.takeover, accept_loss=how.accept_loss)
-            return "planned"
-        uuid = os.urandom(16)
-        apply_repair(
-            store,
-            plan,
-            uuid=uuid,
-            now_ms=SystemClock().wall_ms(),
-            takeover=how.takeover,
-            accept_loss=how.accept_loss,
-        )
-    except RepairRefused as error:
-        note(str(error))
-        return "refused"
-    return "repaired"
+    plan, again = looked
+    overtaken = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            if not how.apply:
+                check_repair(plan, takeover=how.takeover, accept_loss=how.accept_loss)
+                return plan, "planned"
+            now_ms = SystemClock().wall_ms()
+            apply_repair(
+                store, plan, uuid=os.urandom(16), now_ms=now_ms, takeover=how.takeover, accept_loss=how.accept_loss
+            )
+        except RepairRefused as error:
+            note(str(error))
+            return plan, "refused"
+        except Retriable as error:
+            if isinstance(error, StoreError):
+                raise
+            overtaken = str(error)
+        else:
+            return plan, "repaired"
+        if (anew := again()) is None:  # the other writer has repaired it
+            return plan, "repaired"
+        plan = anew
+    note(overtaken)
+    return plan, "overtaken"
 
 
 def _row(plan: RepairPlan, outcome: str) -> dict[str, Any]:

@@ -12,8 +12,13 @@ from stratalog.client.client import Client
 from stratalog.client.records import NewRecord, Producer
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.garbage import Verdict, judge
+from stratalog.tier.manifests.json import to_bytes
 from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.manifests.parts import Totals
 from stratalog.tier.stores.local_store import LocalStore
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.stores.opening import provide_store, withdraw_store
+from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.batch import Record, build_batch
 
@@ -142,3 +147,38 @@ def test_a_topic_that_is_not_there_is_an_error(bucket, command):
     code, out, err = run(command, "--bucket", bucket[0], "--topic", "order")
     assert (code, out) == (3, "")
     assert "topic order is not in the bucket" in err
+
+
+class Busy(StoreWrapper):
+    """A bucket where one manifest changes between the look and the swap, so many times."""
+
+    key = ""
+    times = 0
+
+    def compare_and_swap(self, key, data, expected, **options):
+        if key == self.key and self.times:
+            self.times -= 1
+            raw, _ = self.inner.get(key)
+            self.inner.put(key, raw + b" ")
+        return super().compare_and_swap(key, data, expected, **options)
+
+
+@pytest.mark.parametrize("times", [1, 100], ids=["once", "all the time"])
+def test_a_partition_that_changes_meanwhile_holds_up_no_other(times):
+    """It is planned again; if it changes all the time, that is its outcome, and the others are repaired and told."""
+    store = Busy(MemoryStore("memory:busy"))
+    partitions = [ORDERS._replace(partition=number) for number in range(3)]
+    for one in partitions:
+        archive_log(store, one, [bytes(build_batch([Record(0, 1000, None, b"v")], leader_epoch=1))], now_ms=1)
+        wrong = replace(read_manifest(store, one).manifest, totals=Totals(size_bytes=1))
+        store.put(one.manifest_key, to_bytes(wrong))
+    store.key, store.times = partitions[1].manifest_key, times
+    provide_store("memory:busy", store)
+    try:
+        code, out, err = run("repair", "--apply", "--bucket", "memory:busy", "--json")
+    finally:
+        withdraw_store("memory:busy")
+    outcomes = [json.loads(line)["outcome"] for line in out.splitlines()]
+    assert outcomes == ["repaired", "repaired" if times == 1 else "overtaken", "repaired"]
+    assert code == (0 if times == 1 else 4)
+    assert ("has changed since it was looked at" in err) == (times > 1)
