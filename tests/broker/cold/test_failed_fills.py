@@ -1,4 +1,4 @@
-"""Fills that end in an error: the cache goes on, and whoever waits for a chunk gets it, or hears of it."""
+"""Fills that end in an error: the cache goes on, and readers that wait for a chunk get it, or hear of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def full(tmp_path):
 
 
 def test_an_error_of_the_books_leaves_no_chunk_on_its_way_for_ever(full):
-    """What was taken in before it is fetched, for its reader and for others."""
+    """That which was taken in before it is fetched, for its reader and for others."""
     with pytest.raises(AttributeError):
         full.want(ref(0), ref(5), reader="r")
     assert full.want(ref(0), reader="later")
