@@ -138,15 +138,11 @@ class Follower:
             elif end_offset < log_.log_end_offset:
                 self.truncate(end_offset, f"its log ends at {end_offset}")
             elif start_offset > log_.log_end_offset:
-                log.warning(
-                    "%s: offsets from %d to %d are deleted at the leader, broker %d: the copy begins anew behind them",
-                    self.topic_partition,
-                    log_.log_end_offset,
-                    start_offset,
-                    self.leader_id,
+                text = (
+                    "%s: offsets from %d to %d are deleted at the leader, broker %d: the copy begins anew behind them"
                 )
-                log_.truncate_fully_and_start_at(start_offset, (), None)
-                self._partition.high_watermark = start_offset
+                log.warning(text, self.topic_partition, log_.log_end_offset, start_offset, self.leader_id)
+                self._begin_at(start_offset, (), None)
             else:
                 self._raise_log_start(start_offset)
         except OSError as error:
@@ -156,10 +152,20 @@ class Follower:
         """Drop all of the log, which has nothing of its leader's, and go on at ``offset``. Raises `OSError`."""
         log_ = self._log
         self._tell_dropped(log_.log_start_offset, log_.log_end_offset, why)
-        log_.truncate_fully_and_start_at(offset, (), None)
-        self._partition.high_watermark = offset
-        log_.producer_state.on_high_watermark(offset)
-        self._partition.wake()
+        self._begin_at(offset, (), None)
+
+    def _begin_at(
+        self, offset: int, leader_epochs: Sequence[EpochEntry], snapshot: bytes | None, log_start: int | None = None
+    ) -> None:
+        """Begin the log anew behind what is committed. Raises `OSError`, also where it has, and lacks the room to end it."""
+        log_, partition = self._log, self._partition
+        try:
+            log_.truncate_fully_and_start_at(offset, leader_epochs, snapshot, log_start_offset=log_start)
+        finally:
+            if log_.first_base_offset == log_.log_end_offset == offset:
+                partition.high_watermark = offset
+                log_.producer_state.on_high_watermark(offset)
+                partition.wake()
 
     def begin_behind(
         self, offset: int, leader_epochs: Sequence[EpochEntry], producer_snapshot: bytes | None, log_start_offset: int
@@ -168,24 +174,14 @@ class Follower:
         if self._ended:
             return
         log_, partition = self._log, self._partition
-        log.info(
-            "%s: offsets from %d to %d are in the archive: the copy begins behind them, at the leader on broker %d",
-            self.topic_partition,
-            log_.log_end_offset,
-            offset,
-            self.leader_id,
-        )
+        text = "%s: offsets from %d to %d are in the archive: the copy begins behind them, at the leader on broker %d"
+        log.info(text, self.topic_partition, log_.log_end_offset, offset, self.leader_id)
         try:
-            log_.truncate_fully_and_start_at(
-                offset, leader_epochs, producer_snapshot, log_start_offset=min(log_start_offset, offset)
-            )
+            self._begin_at(offset, leader_epochs, producer_snapshot, min(log_start_offset, offset))
             log_.sync()
         except OSError as error:
             partition.directory.report(error, partition)
-            return
-        partition.high_watermark = offset  # only committed records are archived
-        log_.producer_state.on_high_watermark(offset)
-        partition.wake()
+            partition.directory.sync(partition)  # once there is room
 
     def holds_below(self, offset: int) -> bool:
         """Whether there is anything to evict."""

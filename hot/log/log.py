@@ -263,13 +263,13 @@ class Log:
             self.tail.failed = OSError(f"a sync of {self.directory} failed; its directory must go offline")
 
     def sync(self) -> None:
-        """Run a whole sync cycle on this thread, epochs included. Raises `OSError`."""
+        """Run a whole sync cycle on this thread, epochs included. Raises `OSError`; without a descriptor call it again."""
         self.tail.write()
         self.cycles.store_epochs(self.tail.written_offset)
         ticket = self.begin_sync()
         if ticket is not None:
             try:
-                ticket.run()
+                self.cycles.run(ticket)
             finally:
                 self.finish_sync(ticket)
 

@@ -68,14 +68,19 @@ def restart(
     with tail.stops_if_it_fails(for_good=True):
         is_stored = producer_snapshot is not None and parts.snapshots.store_ahead(offset, producer_snapshot)
         _begin_anew(parts, offset, leader_epochs, producers, keep, offset if is_stored else None)
-        tail.failed, tail.failed_for_good = None, False
-        parts.start.offset = offset if log_start_offset is None else log_start_offset
-        parts.epochs.truncate_from_start(parts.start.offset)  # as where the log start has moved: replicas are alike
-        if producer_snapshot is not None and not is_stored:
-            parts.snapshots.store(offset, producer_snapshot)
+    tail.failed, tail.failed_for_good = None, False
+    parts.start.offset = offset if log_start_offset is None else log_start_offset
+    parts.epochs.truncate_from_start(parts.start.offset)  # as where the log start has moved: replicas are alike
+    if producer_snapshot is not None and not is_stored:
+        parts.snapshots.awaited = offset, producer_snapshot
+    try:
+        parts.snapshots.store_awaited()
         tail.write()
         parts.cycles.sync_names()
-        parts.start.left_durably()
+    except OSError as error:  # the log has its place: `discard_unwritten` does the rest when there is room
+        tail.failed, tail.failed_for_good = error, error.errno not in SHORTAGES
+        raise
+    parts.start.left_durably()
 
 
 def _begin_anew(

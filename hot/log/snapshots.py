@@ -20,13 +20,15 @@ __all__ = ["ProducerSnapshots"]
 class ProducerSnapshots:
     """The snapshot files in the log's directory. ``offsets`` names all of them, ascending."""
 
-    __slots__ = ("_cycles", "_place", "_segments", "offsets")
+    __slots__ = ("_cycles", "_place", "_segments", "awaited", "offsets")
 
     def __init__(self, place: LogPlace, segments: SegmentList, cycles: SyncCycles, offsets: list[int]) -> None:
         self._place = place
         self._segments = segments
         self._cycles = cycles
         self.offsets = offsets
+        self.awaited: tuple[int, bytes] | None = None
+        """The snapshot of a log that has begun anew, by its offset, until there is room for it."""
 
     def store(self, offset: int, snapshot: bytes) -> None:
         """Write the producers as they stood at ``offset``; durable with the next sync cycle. Raises `OSError`."""
@@ -52,8 +54,15 @@ class ProducerSnapshots:
             raise
         return True
 
+    def store_awaited(self) -> None:
+        """Write the snapshot that a log which began anew lacks, if there is one. Raises `OSError`: then call it again."""
+        if self.awaited is not None:
+            self.store(*self.awaited)
+            self.awaited = None
+
     def begin_anew(self, offset: int | None) -> None:
         """Remove all but the one that was stored ahead; None if there is none. Raises `OSError`."""
+        self.awaited = None
         while self.offsets:
             if self.offsets[-1] != offset:
                 self._place.files.unlink(self._path(self.offsets[-1]))

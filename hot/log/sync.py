@@ -86,6 +86,13 @@ class SyncTicket:
         """True until `run` has made the names durable."""
         return bool(self._directories) and not self.done
 
+    def hand_on(self) -> tuple[Sequence[Syncable], Sequence[Replacement], Sequence[str]]:
+        """Let another ticket do the work that `run` has not done, as far as is known: this one has none left."""
+        rest = self._files, self._replacements, self._directories
+        self._files = self._replacements = self._directories = ()
+        self.done = True
+        return rest
+
     @property
     def only_file(self) -> RealFile | None:
         """The one file to ``fdatasync``, if the ticket has no other work; then `synced` may replace `run`."""

@@ -13,6 +13,7 @@ from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.leader_epochs import LeaderEpochCache
 from stratalog.hot.storage.checkpoint import LEADER_EPOCHS, TRUNCATION, write_truncation
 from stratalog.hot.storage.filesystem import append_all
+from stratalog.hot.storage.shortages import NO_DESCRIPTOR
 
 __all__ = ["SyncCycles"]
 
@@ -138,6 +139,24 @@ class SyncCycles:
         """
         while self._tickets and self._tickets[0].done:
             self.flushed_offset = max(self.flushed_offset, self._tickets.pop(0).end_offset)
+
+    def run(self, ticket: SyncTicket) -> None:
+        """Run a ticket on this thread. Raises `OSError`: where no descriptor was free, the next cycle does the rest.
+
+        Any other is raised without its number: room may come, but the pages that a sync has refused are gone.
+        """
+        try:
+            ticket.run()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise OSError(f"a sync of {self._place.directory} failed: {error}") from error
+            self._tickets.remove(ticket)
+            files, replacements, directories = ticket.hand_on()
+            self._unsynced = dict.fromkeys(files) | self._unsynced
+            self._replacements = [*replacements, *self._replacements]
+            self._names_dirty = self._names_dirty or bool(directories)
+            self._created = self._created or any(one != self._place.directory for one in directories)
+            raise
 
     @property
     def is_idle(self) -> bool:

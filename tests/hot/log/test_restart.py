@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stratalog.hot.config import LogConfig
+from stratalog.hot.log.snapshots import ProducerSnapshots
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.errors import Corrupt
@@ -50,6 +51,7 @@ class Shortage(RealFilesystem):
 
     left: int | None = None
     """So many calls before that one."""
+    number = errno.ENOSPC
 
     def _count(self):
         if self.left is None:
@@ -57,7 +59,7 @@ class Shortage(RealFilesystem):
         self.left -= 1
         if self.left < 0:
             self.left = None
-            raise OSError(errno.ENOSPC, "no space left")
+            raise OSError(self.number, "no space left")
 
     def open_append(self, path):
         self._count()
@@ -101,6 +103,48 @@ def test_a_restart_that_found_no_room_is_carried_out_again(tmp_path, offset):
     while stopped_at(calls):
         calls += 1
     assert calls > 5
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_a_log_that_has_begun_anew_is_put_in_order_where_it_is(tmp_path, monkeypatch, number):
+    """It had its new place, so it was not begun anew again, and took no append until the next start of its broker.
+
+    Its producers are known, also after that start.
+    """
+    monkeypatch.setattr(ProducerSnapshots, "store_ahead", lambda *_: False)  # there was no room ahead, either
+
+    def stopped_at(calls):
+        """Whether there are so many calls."""
+        bench = LogBench(str(tmp_path / str(calls)))
+        Path(bench.directory).parent.mkdir()
+        bench.files = Shortage()
+        bench.files.number = number
+        log = bench.open()
+        bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0)
+        log.sync()
+        bench.files.left = calls
+        with suppress(OSError):
+            log.truncate_fully_and_start_at(500, [EpochEntry(1, 0)], log.producer_state.to_bytes(), log_start_offset=0)
+            if number == errno.EMFILE:  # a sync that the disk has refused takes it offline
+                log.sync()
+        was_stopped, bench.files.left = bench.files.left is None, None
+        if log.log_end_offset == 500:
+            if log.tail.failed is not None:
+                log.discard_unwritten()
+            assert log.producer_state.entries[7].last_sequence == 1
+            assert bench.append(log, 2).base_offset == 500
+            log.sync()
+            assert log.flushed_offset == 502
+            log.abandon()
+            again = bench.open(LogConfig(remote_storage_enable=True), clean=False, log_start_offset=0)
+            assert again.producer_state.entries[7].last_sequence == 1
+            reached.append(calls)
+        return was_stopped
+
+    calls, reached = 0, []
+    while stopped_at(calls):
+        calls += 1
+    assert len(reached) > 2
 
 
 def test_a_restart_drops_batches_that_found_no_room(bench, full_disk):
