@@ -36,6 +36,7 @@ class PartitionTable:
         "_image",
         "_names",
         "_unopened",
+        "_unopened_ids",
         "_views_by_id",
         "_views_by_name",
         "_why_unopened",
@@ -64,6 +65,8 @@ class PartitionTable:
         self._names: dict[Uuid, str] = {}
         self._counts: Counter[Uuid] = Counter()
         self._unopened: dict[tuple[str, int], Uuid] = {}
+        self._unopened_ids: set[tuple[Uuid, int]] = set()
+        """The same by topic id: a request may ask for very many of them."""
         self._why_unopened: dict[tuple[str, int], str] = {}
         self._views_by_name: dict[tuple[str, int], UnifiedLog] = {}
         self._views_by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
@@ -83,13 +86,14 @@ class PartitionTable:
         self._by_id[unified.topic_id, partition] = unified
         self._names[unified.topic_id] = topic
         self.due.discard(topic, partition)
-        self._unopened.pop((topic, partition), None)
-        self._why_unopened.pop((topic, partition), None)
+        self._forget_unopened((topic, partition))
 
     def add_unopened(self, topic: str, topic_id: Uuid, partition: int, why: str) -> None:
         """List a partition that is led here although its log cannot be opened; ``why`` is a sentence that names it."""
         self.failure_count += 1
+        self._forget_unopened((topic, partition))
         self._unopened[topic, partition] = topic_id
+        self._unopened_ids.add((topic_id, partition))
         self._why_unopened[topic, partition] = why
 
     @property
@@ -102,8 +106,14 @@ class PartitionTable:
         if partition is None:
             self.due.forget(topic)
         names = self._unopened if partition is None else [(topic, partition)]
-        for name in [one for one in names if one[0] == topic and one in self._unopened]:
-            del self._unopened[name], self._why_unopened[name]
+        for name in [one for one in names if one[0] == topic]:
+            self._forget_unopened(name)
+
+    def _forget_unopened(self, name: tuple[str, int]) -> None:
+        topic_id = self._unopened.pop(name, None)
+        if topic_id is not None:
+            self._unopened_ids.discard((topic_id, name[1]))
+            del self._why_unopened[name]
 
     def remove(self, unified: UnifiedLog) -> None:
         """Serve it no longer."""
@@ -163,8 +173,7 @@ class PartitionTable:
         if unified is None:
             _check_not_due(self.due.ask_by_id(topic_id, partition))
             _check_writable(self._views_by_id.get((topic_id, partition)))
-            unopened = (key for key, one in self._unopened.items() if one == topic_id)
-            _check_opened(unopened=any(number == partition for _, number in unopened))
+            _check_opened(unopened=(topic_id, partition) in self._unopened_ids)
             known = self._image().topics.by_id.get(topic_id)
             if known is not None and partition in known.partitions:
                 raise _hosted_elsewhere(known.name, partition)

@@ -1,5 +1,6 @@
 """Partitions found by name and by id."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -45,6 +46,34 @@ def test_partitions_not_led_here_have_kafkas_codes(table):
     assert code_of(table.by_id, ID, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(table.by_id, b"x" * 16, 0) is ErrorCode.UNKNOWN_TOPIC_ID
     assert table.get(TopicPartition("u", 0)) is None
+
+
+def test_partitions_that_cannot_be_opened_are_found_both_ways(table):
+    """Until they are opened, or forgotten; a topic made again has another id."""
+    table.add_unopened("u", b"u" * 16, 3, "why")
+    table.add_unopened("u", b"v" * 16, 3, "why")
+    table.add_unopened("u", b"v" * 16, 4, "why")
+    assert code_of(table.by_id, b"v" * 16, 3) is code_of(table.by_name, "u", 3) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(table.by_id, b"u" * 16, 3) is ErrorCode.UNKNOWN_TOPIC_ID
+    table.add(led("u", 3, b"v" * 16))
+    assert table.by_id(b"v" * 16, 3) is table.by_name("u", 3)
+    table.forget_unopened("u")
+    assert table.closed == []
+    assert code_of(table.by_id, b"v" * 16, 4) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_look_by_id_does_not_walk_over_those_that_cannot_be_opened(table):
+    """A request may name very many partitions, and a directory that failed may have had very many."""
+    for number in range(3_000):
+        table.add_unopened("u", b"u" * 16, number, "why")
+
+    def seconds(look_up, topic):
+        began = time.process_time()
+        for number in range(3_000):
+            code_of(look_up, topic, number)
+        return time.process_time() - began
+
+    assert seconds(table.by_id, b"u" * 16) < 5 * seconds(table.by_name, "u")
 
 
 def test_a_partition_of_the_cluster_that_is_not_hosted_here_is_not_unknown():
