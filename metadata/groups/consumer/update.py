@@ -58,16 +58,19 @@ def metadata_hash(topic_names: Iterable[str], topics: TopicsImage) -> int:
 def patterns_outdated(facts: ConsumerState, seen: TopicsSeen, surroundings: Surroundings, now: Now) -> bool:
     """Whether the group's expressions are to be resolved again: topics are new, or it is long ago.
 
-    While it is not known what one of them matches, they are not: the group goes on with what it knows.
+    While it is not known what one of them matches, they are not: the group goes on with what it knows. One that came
+    when that was not known is resolved as soon as it is: its members have nothing until then.
     """
     topics, interval_ms = surroundings.image.topics, surroundings.settings.consumer_regex_refresh_interval_ms
     if not facts.pattern_subscribers:
         return False
-    since_ms = now.wall_ms - min((resolved.timestamp_ms for resolved in facts.patterns.values()), default=0)
-    if 0 <= since_ms <= _PATTERNS_REST_MS:
-        return False
-    if not 0 <= since_ms <= interval_ms:
+    ages_ms = {pattern: now.wall_ms - resolved.timestamp_ms for pattern, resolved in facts.patterns.items()}
+    recent_ms = {pattern: age_ms for pattern, age_ms in ages_ms.items() if 0 <= age_ms <= interval_ms}
+    wanted = facts.pattern_subscribers.keys() - recent_ms.keys()
+    if any(surroundings.patterns.matching(pattern, topics) is not None for pattern in wanted):
         return True
+    if recent_ms and max(recent_ms.values()) <= _PATTERNS_REST_MS:
+        return False
     if seen.patterns_checked is topics:
         return False
     found = {pattern: surroundings.patterns.matching(pattern, topics) for pattern in facts.pattern_subscribers}

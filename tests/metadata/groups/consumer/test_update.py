@@ -8,6 +8,8 @@ from stratalog.metadata.groups.consumer.update import assignment_is_due, metadat
 from stratalog.metadata.groups.group_limits import GroupLimits
 from stratalog.wire.records import group as records
 
+START_MS = 1_700_000_000_000
+
 
 @pytest.fixture
 def world(group_world):
@@ -98,6 +100,52 @@ def test_resolved_again_after_the_interval(world):
         world.beat("x", 1)
     assert world.facts.patterns["a"].timestamp_ms == world.now.wall_ms
     assert world.facts.epoch == epoch
+
+
+class Slow:
+    """Patterns that do not know yet what one of them matches."""
+
+    def __init__(self, patterns, unknown):
+        self._patterns = patterns
+        self.unknown = unknown
+
+    def check(self, pattern):
+        """As the patterns do."""
+        self._patterns.check(pattern)
+
+    def matching(self, pattern, topics):
+        """As the patterns do, or None."""
+        return None if pattern == self.unknown else self._patterns.matching(pattern, topics)
+
+
+def test_an_expression_that_came_before_it_was_matched(world):
+    """It is resolved as soon as it is known, though others were matched with the same topics, and a moment ago."""
+    world.join("x", pattern="a")
+    world.shard.patterns = slow = Slow(world.shard.patterns, "b")
+    world.advance(15_000)
+    world.create("c", 1)
+    world.beat("x", 1)  # compares its expression with these topics: nothing is new
+    assert world.join("y", pattern="b") == {}
+    world.beat("y", world.member("y").epoch)
+    slow.unknown = None
+    assert world.given(world.beat("y", world.member("y").epoch)) == {"b": {0, 1}}
+
+
+def test_an_expression_that_cannot_be_matched_any_more(world):
+    """Its topics stay, and the others are resolved when they are due: not with every heartbeat."""
+    world.join("x", pattern="a")
+    world.join("y", pattern="b")
+    world.shard.patterns = Slow(world.shard.patterns, "b")
+    written = 0
+    for _ in range(40):  # 800 s: past the interval
+        before = len(world.log)
+        world.advance(20_000)
+        for name in ("x", "y"):
+            world.beat(name, world.member(name).epoch)
+        written += len(world.log) - before
+    assert world.facts.patterns["a"].timestamp_ms > START_MS + 600_000
+    assert written < 10
+    assert world.facts.patterns["b"].topics == {"b"}
 
 
 def test_record_of_kafka_before_4_1_is_removed(world):
