@@ -28,6 +28,8 @@ _WAITING_MAX: Final = 100
 """Expressions that wait for the thread."""
 _SECONDS_MAX: Final = 2.0
 """The time to match one expression. Usual ones need 20 ms for ten thousand names."""
+_KEPT_SECONDS: Final = 60.0
+"""How long an answer is kept for the group that asked, which asks again with its next heartbeat. It may be gone."""
 _CLOCK_EVERY: Final = 8
 """The thread looks at the clock after so many names, which take it 40 ms at most."""
 
@@ -51,6 +53,11 @@ class PatternLibrary:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        """Those asked for last are the last ones."""
+        self._kept: OrderedDict[str, float] = OrderedDict()
+        """Expressions learned for a group that has not asked again, and when. They are not forgotten for others: with more
+        expressions than are remembered, each would be gone again before its group comes.
+        """
         self._users: Counter[int] = Counter()
         """By identity of a set of examined names: the expressions that share it."""
         self._entries = 0
@@ -70,10 +77,12 @@ class PatternLibrary:
 
     def matching(self, pattern: str, topics: TopicsImage) -> frozenset[str] | None:
         """The names of the topics that match; None while the thread finds them: ask again later."""
+        self._kept.pop(pattern, None)
         known = self._up_to_date(pattern, topics)
         if known is not None:
+            self._known.move_to_end(pattern)
             return known.matching
-        if pattern not in self._learning and pattern not in self._refused and self._waiting < _WAITING_MAX:
+        if pattern not in self._learning and pattern not in self._refused and self._has_room():
             task = asyncio.get_running_loop().create_task(self._learn_quietly(pattern, topics))
             self._learning[pattern] = task
             task.add_done_callback(lambda _: self._learning.pop(pattern, None))
@@ -104,8 +113,7 @@ class PatternLibrary:
         self._known[pattern] = known
         self._count(known)
         self._refused.pop(pattern, None)  # it may have been refused for the time it took on a busy machine
-        while len(self._known) > _REMEMBERED_MAX or (self._entries > _ENTRIES_MAX and len(self._known) > 1):
-            self._forget(next(iter(self._known)))
+        self._make_room(pattern)
 
     async def select(self, pattern: str, names: Collection[str]) -> frozenset[str]:
         """Those of ``names`` that match as a whole. Raises what `learn` raises."""
@@ -143,6 +151,24 @@ class PatternLibrary:
             self._names = (topics, names)
         return names
 
+    def _has_room(self) -> bool:
+        """Whether one more expression may be learned for a group; else the group asks again later."""
+        end = self._monotonic() - _KEPT_SECONDS
+        while self._kept and next(iter(self._kept.values())) < end:
+            self._kept.popitem(last=False)
+        kept_count = len(self._kept)
+        if self._entries > _ENTRIES_MAX and kept_count == len(self._known):
+            return False
+        return self._waiting < _WAITING_MAX and kept_count + len(self._learning) < _REMEMBERED_MAX
+
+    def _make_room(self, learned: str) -> None:
+        """Forget the expressions that were asked for longest ago, but those that are kept, and the one just learned."""
+        for pattern in list(self._known):
+            if len(self._known) <= _REMEMBERED_MAX and self._entries <= _ENTRIES_MAX:
+                return
+            if pattern not in self._kept and pattern != learned:
+                self._forget(pattern)
+
     def _forget(self, pattern: str) -> None:
         known = self._known.pop(pattern, None)
         if known is not None:
@@ -166,6 +192,8 @@ class PatternLibrary:
     async def _learn_quietly(self, pattern: str, topics: TopicsImage) -> None:
         try:
             await self.learn(pattern, topics)
+            self._kept[pattern] = self._monotonic()
+            self._kept.move_to_end(pattern)
         except KafkaError as error:
             if error.code is ErrorCode.INVALID_REGULAR_EXPRESSION:
                 log.warning("%s Its groups keep the topics that they have.", error.message)

@@ -149,6 +149,62 @@ async def test_the_names_that_were_looked_at_count_once_for_each_set_of_topics(l
     assert library._entries == entries_of(library)
 
 
+async def ask(library, pattern, names):
+    """Ask as a group does, and let the thread learn."""
+    found = library.matching(pattern, names)
+    if (task := library._learning.get(pattern)) is not None:
+        await task
+        await asyncio.sleep(0)
+    return found
+
+
+async def test_an_answer_is_kept_for_the_group_that_asked(library, monkeypatch):
+    """With more expressions than are remembered each group has its own answer, sooner or later."""
+    monkeypatch.setattr(pattern_library, "_REMEMBERED_MAX", 3)
+    two = topics("a", "b")
+    waiting = {f"a|{number}" for number in range(10)}
+    for _ in range(5):
+        for pattern in sorted(waiting):
+            if await ask(library, pattern, two) == {"a"}:
+                waiting.remove(pattern)
+            assert len(library._known) <= 4
+    assert waiting == set()
+    await ask(library, "a|new", two)
+    for number in range(5):  # clients that come with expressions of their own
+        await library.learn(f"b|{number}", two)
+    assert library.matching("a|new", two) == {"a"}
+
+
+async def test_an_answer_is_not_kept_for_a_group_that_is_gone(monkeypatch):
+    """Nor where topics have come meanwhile: then it is asked for anew."""
+    now = [0.0]
+    library = PatternLibrary(lambda: now[0])
+    monkeypatch.setattr(pattern_library, "_REMEMBERED_MAX", 2)
+    one = topics("a")
+    for pattern in ("a|1", "a|2"):
+        await ask(library, pattern, one)
+    two = topics("a", "b")
+    assert await ask(library, "a|1", two) is None
+    assert await ask(library, "a|1", two) == {"a"}
+    await ask(library, "a|1x", two)
+    assert await ask(library, "a|3", two) is await ask(library, "a|3", two) is None
+    now[0] = 61.0
+    assert await ask(library, "a|3", two) is None
+    assert await ask(library, "a|3", two) == {"a"}
+    library.close()
+
+
+async def test_the_expression_asked_for_longest_ago_is_forgotten(library, monkeypatch):
+    """Not the one that was learned first."""
+    monkeypatch.setattr(pattern_library, "_REMEMBERED_MAX", 2)
+    one = topics("a")
+    await library.learn("a|1", one)
+    await library.learn("a|2", one)
+    assert library.matching("a|1", one) == {"a"}
+    await library.learn("a|3", one)
+    assert [library.knows(f"a|{number}") for number in (1, 2, 3)] == [True, False, True]
+
+
 def test_a_group_subscribes_by_expression(start_node):
     """The first answer comes when it is known what matches; a topic that is made later is found, too."""
     node = start_node()
