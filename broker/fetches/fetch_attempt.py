@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import ceil
-from typing import Any, Protocol
+from typing import Any
 
+from stratalog.broker.fetches.fetch_broker import FetchBroker
+from stratalog.broker.fetches.found_bytes import FoundBytes
 from stratalog.broker.fetches.preferred_replica import check_reads_here, elsewhere
 from stratalog.broker.fetches.replica_read import ReplicaReader, divergence
-from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
-from stratalog.broker.requests.context import RequestContext, ServedBroker
+from stratalog.broker.requests.context import RequestContext
 from stratalog.broker.requests.current_leaders import CurrentLeaders
 from stratalog.broker.requests.dispatch import PENDING, Pending
-from stratalog.broker.runtime.metrics import Metrics
-from stratalog.broker.runtime.purgatory import Purgatory, Waiter
+from stratalog.broker.runtime.purgatory import Waiter
 from stratalog.broker.runtime.watchers import Watchers
-from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.recovery.missing import MissingRange
 from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_FINAL, FetchSession
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
@@ -32,7 +31,7 @@ from stratalog.wire.messages.fetch import (
 )
 from stratalog.wire.parts import parts_length
 
-__all__ = ["TOPIC_IDS_SINCE", "FetchAttempt", "FetchBroker"]
+__all__ = ["TOPIC_IDS_SINCE", "FetchAttempt"]
 
 TOPIC_IDS_SINCE = 13
 """From this version on requests name topics by id (KIP-516)."""
@@ -41,29 +40,6 @@ _LEADERS_SINCE = 16
 _READ_COMMITTED = 1
 _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 """Errors beside which the leader is named (KIP-951)."""
-
-
-class FetchBroker(ServedBroker, Protocol):
-    """The broker as a fetch sees it."""
-
-    @property
-    def config(self) -> BrokerConfig:
-        """Its settings, as they are now."""
-
-    @property
-    def metrics(self) -> Metrics:
-        """Its figures."""
-
-    @property
-    def partitions(self) -> PartitionTable:
-        """Finds the partitions that can be read here."""
-
-    @property
-    def purgatory(self) -> Purgatory:
-        """Holds requests that wait."""
-
-    def report_corruption(self, unified: UnifiedLog, error: Corrupt, /) -> None:
-        """Log that stored bytes failed their check while being read."""
 
 
 class FetchAttempt:
@@ -79,6 +55,7 @@ class FetchAttempt:
         "committed",
         "context",
         "cut_bytes",
+        "found",
         "max_bytes",
         "min_bytes",
         "moved",
@@ -125,6 +102,8 @@ class FetchAttempt:
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.cut_bytes = 0
         """Bytes that the present attempt would have found besides if batches could be cut where a limit ends."""
+        self.found: FoundBytes | None = None
+        """Bytes by partition, as of the last attempt, where there are so many partitions that one alone is looked at again."""
         self.moved = False
         """Whether the client has to learn of another leader, or of a newer epoch."""
         self.pending_remote: list[Hashable] = []
@@ -132,7 +111,7 @@ class FetchAttempt:
         self.throttle_ms = 0
         """How long the last of them waits for its turn; 0 if there is one to whom something is coming."""
         self.waiter: Waiter | None = None
-        self.watched: Sequence[Hashable] = ()
+        self.watched: Iterable[Hashable] = ()
         """The keys under which the purgatory calls the waiting request."""
         self._trying = False
 
@@ -140,6 +119,10 @@ class FetchAttempt:
 
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """The answer, or None if there is not enough yet and ``final`` is not set."""
+        raise NotImplementedError
+
+    def may_complete(self) -> bool:
+        """Whether another attempt may find more than the last one, after what has woken the request."""
         raise NotImplementedError
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -307,6 +290,28 @@ class FetchAttempt:
         """Whether an answer with so many bytes need not wait: a batch that does not fit would not come by waiting."""
         return found_bytes + self.cut_bytes >= self.min_bytes
 
+    def has_enough_with(
+        self, partition: Hashable, wanted: FetchPartition, look: Callable[[PartitionData, int, bool], int]
+    ) -> bool:
+        """Whether an attempt would end the wait with what ``look`` finds now in the partition that woke the request.
+
+        ``look(answer, bytes left, at least one batch) -> bytes`` raises `KafkaError`, which is enough as well.
+        """
+        found = self.found
+        assert found is not None
+        answer = PartitionData(partition_index=wanted.partition, high_watermark=-1, records=b"")
+        others_bytes, cut_bytes = found.without(partition), self.cut_bytes
+        try:
+            size_bytes = look(answer, max(self.max_bytes - others_bytes, 0), not others_bytes)
+        except KafkaError:
+            return True
+        found.note(partition, size_bytes + self.cut_bytes - cut_bytes)
+        return (
+            found.total_bytes >= self.min_bytes
+            or answer.diverging_epoch is not None
+            or answer.preferred_read_replica >= 0
+        )
+
     def may_leave(self, response: FetchResponse) -> bool:
         """Whether the client's quota allows an answer; else its connection is not read for a while."""
         quota = self.quota
@@ -367,7 +372,7 @@ class FetchAttempt:
             return False
         self._trying = True
         try:
-            response = self.attempt(final=False)
+            response = self.attempt(final=False) if self.may_complete() else None
         finally:
             self._trying = False
         if response is None:

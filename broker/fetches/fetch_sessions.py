@@ -8,10 +8,13 @@ watermark, its last stable offset, its log start or its leadership changes, or w
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from stratalog.broker.fetches.awaited_followers import AwaitedFollowers
-from stratalog.broker.fetches.fetch_attempt import TOPIC_IDS_SINCE, FetchAttempt, FetchBroker
+from stratalog.broker.fetches.fetch_attempt import TOPIC_IDS_SINCE, FetchAttempt
+from stratalog.broker.fetches.fetch_broker import FetchBroker
+from stratalog.broker.fetches.found_bytes import FEW, FoundBytes
 from stratalog.broker.requests.context import RequestContext
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
@@ -47,6 +50,7 @@ class SessionFetch(FetchAttempt):
         if session.epoch != self.session_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id, responses=[])
         self.begin()
+        self.found = FoundBytes() if len(session.dirty) > FEW and self.replica is None else None
         telling = session.gather(
             self._look, max_bytes=self.max_bytes, enough=self.enough, final=final, marks=self._marks_are_news
         )
@@ -63,6 +67,16 @@ class SessionFetch(FetchAttempt):
         self.name_leaders(response)
         return response
 
+    def may_complete(self) -> bool:
+        """A consumer that waits for many dirty partitions has the one looked at that was woken."""
+        session, partition = self.session, self.session.woken
+        if self.found is None or partition is None or session.epoch != self.session_epoch:
+            return True
+        if self.has_enough_with(partition, partition.wanted, partial(self._look, partition)):
+            return True
+        partition.watch()
+        return False
+
     @property
     def _marks_are_news(self) -> bool:
         """Consumers that read from followers see records when these know the mark, so a follower does not wait for it."""
@@ -78,10 +92,14 @@ class SessionFetch(FetchAttempt):
             if partition.watchers is not watchers:
                 partition.unwatch()
                 partition.watchers = watchers
-            return self.read(unified, wanted, answer, left_bytes, min_one_batch=first)
+            cut_bytes = self.cut_bytes
+            size_bytes = self.read(unified, wanted, answer, left_bytes, min_one_batch=first)
+            if self.found is not None:
+                self.found.note(partition, size_bytes + self.cut_bytes - cut_bytes)
         except KafkaError as error:
             self.note_refusal(error)
             raise
+        return size_bytes
 
 
 def _by_topic(telling: Telling, *, by_id: bool) -> list[FetchableTopicResponse]:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from copy import copy
 
-from stratalog.broker.fetches.fetch_attempt import FetchAttempt, FetchBroker
+from stratalog.broker.fetches.fetch_attempt import FetchAttempt
+from stratalog.broker.fetches.fetch_broker import FetchBroker
 from stratalog.broker.fetches.fetch_sessions import FetchSessions
+from stratalog.broker.fetches.found_bytes import FEW, FoundBytes
 from stratalog.broker.fetches.replica_read import ReplicaReader
 from stratalog.broker.requests.context import RequestContext
-from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_INITIAL, refuse_partition
+from stratalog.metadata.fetch_sessions.fetch_session import EPOCH_INITIAL, TopicKey, refuse_partition
 from stratalog.wire.errors import KafkaError
-from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from stratalog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 
 __all__ = ["FullFetch"]
 
@@ -18,7 +28,7 @@ __all__ = ["FullFetch"]
 class FullFetch(FetchAttempt):
     """A request that names all its partitions; so does its answer."""
 
-    __slots__ = ("_sessions",)
+    __slots__ = ("_named", "_sessions")
 
     def __init__(
         self,
@@ -30,6 +40,9 @@ class FullFetch(FetchAttempt):
         """``sessions`` gives a reader that asks for one a session to go on with; ``replica`` reads if a follower asks."""
         super().__init__(context, request, replica=replica)
         self._sessions = sessions
+        self.request = _each_once(request, by_id=self.by_id)
+        self._named: dict[Hashable, tuple[TopicKey, FetchPartition]] = {}
+        """The partitions of the last attempt by the key under which the request hears of them."""
 
     def attempt(self, *, final: bool) -> FetchResponse | None:
         """Every partition, or None if there is not enough yet and ``final`` is not set."""
@@ -39,8 +52,8 @@ class FullFetch(FetchAttempt):
         found_bytes = 0
         self.begin()
         complete = final or not request.topics
-        found: list[Hashable] = []
-        self.watched = found
+        self.watched = named = self._named = {}
+        found = self.found = self._new_found()
         topics: list[FetchableTopicResponse] = []
         for topic in request.topics:
             key = topic.topic_id if self.by_id else topic.topic
@@ -52,8 +65,11 @@ class FullFetch(FetchAttempt):
                 answers.append(answer)
                 try:
                     unified = find(key, number)
-                    found.append(self.watch_key(unified))
+                    watch_key, cut_bytes = self.watch_key(unified), self.cut_bytes
+                    named[watch_key] = (key, wanted)
                     size_bytes = self.read(unified, wanted, answer, left_bytes, min_one_batch=found_bytes == 0)
+                    if found is not None:
+                        found.note(watch_key, size_bytes + self.cut_bytes - cut_bytes)
                 except KafkaError as error:
                     refuse_partition(answer, error)
                     self.note_refusal(error)
@@ -68,6 +84,27 @@ class FullFetch(FetchAttempt):
             return self._answer(topics)
         return None
 
+    def may_complete(self) -> bool:
+        """A consumer that waits for many partitions has the one looked at that was woken."""
+        assert self.waiter is not None
+        watch_key = self.waiter.woken_by
+        named = self._named.get(watch_key)
+        if self.found is None or named is None:
+            return True
+        topic, wanted = named
+
+        def look(answer: PartitionData, left_bytes: int, first: bool) -> int:
+            unified = self.finder()(topic, wanted.partition)
+            return self.read(unified, wanted, answer, left_bytes, min_one_batch=first)
+
+        return self.has_enough_with(watch_key, wanted, look)
+
+    def _new_found(self) -> FoundBytes | None:
+        """Where to note bytes by partition, if that is worth while."""
+        if self.replica is not None:
+            return None
+        return FoundBytes() if sum(len(topic.partitions) for topic in self.request.topics) > FEW else None
+
     def _answer(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
         response = FetchResponse(responses=topics)
         if self.pending_remote:
@@ -81,3 +118,32 @@ class FullFetch(FetchAttempt):
                 self.context, self.request, topics, privileged=self.replica is not None
             )
         return response
+
+
+def _each_once(request: FetchRequest, *, by_id: bool) -> FetchRequest:
+    """The request with each partition once: of one that is named again the last mention counts, as in Kafka."""
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return request
+    each: dict[tuple[TopicKey, int], FetchPartition] = {}
+    count = 0
+    for topic in topics:
+        key: TopicKey = topic.topic_id if by_id else topic.topic
+        count += len(topic.partitions)
+        for wanted in topic.partitions:
+            each[key, wanted.partition] = wanted
+    if len(each) == count:
+        return request
+    merged: dict[TopicKey, FetchTopic] = {}
+    for (key, _), wanted in each.items():
+        head = merged.get(key)
+        if head is None:
+            head = merged[key] = (
+                FetchTopic(topic_id=key, partitions=[])  # type: ignore[arg-type]
+                if by_id
+                else FetchTopic(topic=key, partitions=[])  # type: ignore[arg-type]
+            )
+        head.partitions.append(wanted)
+    request = copy(request)
+    request.topics = list(merged.values())
+    return request

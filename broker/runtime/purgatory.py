@@ -25,7 +25,7 @@ _SLOTS_PER_DELAY_BITS: Final = 6
 class Waiter:
     """One waiting request; :meth:`Purgatory.wait` makes it."""
 
-    __slots__ = ("_due_ms", "_expire", "_keys", "_purgatory", "_try_complete", "waiting")
+    __slots__ = ("_due_ms", "_expire", "_keys", "_purgatory", "_try_complete", "waiting", "woken_by")
 
     def __init__(
         self,
@@ -41,6 +41,8 @@ class Waiter:
         self._expire = expire
         self._due_ms = due_ms
         self.waiting = True
+        self.woken_by: Hashable = None
+        """The key under which it was last called; None if by its own request."""
 
     def watch(self, key: Hashable) -> None:
         """Wait under one more key."""
@@ -48,10 +50,11 @@ class Waiter:
             self._keys = (*self._keys, key)
             self._purgatory.add(self, key)
 
-    def check(self) -> bool:
-        """Try to complete now; True if the request is no longer waiting."""
+    def check(self, key: Hashable = None) -> bool:
+        """Try to complete now, because of ``key``; True if the request is no longer waiting."""
         if not self.waiting:
             return True
+        self.woken_by = key
         try:
             done = self._try_complete()
         except Exception:
@@ -141,7 +144,7 @@ class Purgatory:
             return 0
         completed = 0
         for waiter in list(watchers):
-            completed += waiter.check()
+            completed += waiter.check(key)
         return completed
 
     def watched(self, key: Hashable) -> bool:

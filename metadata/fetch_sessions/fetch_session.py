@@ -196,6 +196,7 @@ class FetchSession:
         "partitions",
         "privileged",
         "reader",
+        "woken",
     )
 
     def __init__(self, session_id: int, now_ms: int, *, by_id: bool, privileged: bool, isolation_level: int) -> None:
@@ -217,6 +218,8 @@ class FetchSession:
         self.dirty: dict[SessionPartition, None] = {}
         """In the order in which they are looked at."""
         self.reader: SessionReader | None = None
+        self.woken: SessionPartition | None = None
+        """While the reader is woken: the partition that has changed."""
 
     def __len__(self) -> int:
         """The number of partitions."""
@@ -248,7 +251,9 @@ class FetchSession:
         """Something about ``partition`` has changed: it is looked at when the next answer is made."""
         self.dirty[partition] = None
         if self.reader is not None:
+            self.woken = partition
             self.reader.wake()
+            self.woken = None
 
     def want(self, topic: TopicKey, wanted: FetchPartition) -> SessionPartition:
         """Take a partition in, or note where its reader has got to; it is dirty either way."""

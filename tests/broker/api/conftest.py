@@ -150,7 +150,11 @@ class Rig:
             clock=self.clock,
             config=SimpleNamespace(
                 boolean={"transaction.partition.verification.enable": True}.get,
-                integer={"fetch.max.bytes": 1 << 20, "max.incremental.fetch.session.cache.slots": 9}.get,
+                integer={
+                    "fetch.max.bytes": 1 << 20,
+                    "max.incremental.fetch.session.cache.slots": 9,
+                    "stratalog.request.elements.max": 9,
+                }.get,
             ),
             transactions=SimpleNamespace(enlistment=self),
             server=SimpleNamespace(connections={}),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stratalog.broker.api import broker_view
 from stratalog.broker.api.broker_view import BrokerView
-from stratalog.broker.fetches.fetch_attempt import FetchBroker
+from stratalog.broker.fetches.fetch_broker import FetchBroker
 from stratalog.broker.node import Node
 
 API = Path(broker_view.__file__).parent

@@ -40,3 +40,19 @@ def test_partitions_are_filled_in_the_order_of_the_request(start_node, new_batch
     assert counts(fetch(node, link, (1, 0), (0, 0), max_bytes=3 * size_bytes)) == [(1, 2), (0, 1)]
     assert fetch(node, link, (0, 0)).session_id == 0
     assert fetch(node, link, (0, 0), session_epoch=0).session_id > 0
+
+
+def test_a_partition_that_is_named_again_is_read_once(start_node, new_batch):
+    """From where its last mention says, in the place of the first; also by ids, and in a session that begins."""
+    node = start_node()
+    topic_id = node.create("t", 2).topic_id
+    for number in (0, 1):
+        for _ in range(2):
+            node.append("t", new_batch(b"v"), partition=number)
+    link = node.link()
+    assert counts(fetch(node, link, (1, 0), (0, 2), (1, 1), (1, 1))) == [(1, 1), (0, 0)]
+    assert counts(fetch(node, link, (1, 0), (1, 1), session_epoch=0)) == [(1, 1)]
+    wanted = [FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20) for offset in (0, 1)]
+    topics = [FetchTopic(topic_id=topic_id, partitions=[one]) for one in wanted]
+    answer = link.call(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 13)
+    assert (len(answer.responses), counts(answer)) == (1, [(0, 1)])
