@@ -25,6 +25,8 @@ from stratalog.metadata.groups.offsets.records import (
     tombstone,
 )
 from stratalog.metadata.groups.offsets.requests import Expired, FetchOffsets, TransactionEnded, WantedTopic
+from stratalog.metadata.groups.offsets.topics import topic_id_of
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.record_texts import TEXT_BYTES_MAX, WRITE_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_commit import (
@@ -68,6 +70,7 @@ _TIME_MAX: Final = (1 << 63) - 1
 _CONSUMER: Final = "consumer"
 _MEMBERS_ABOUT: Final = ("Stable", "PreparingRebalance", "CompletingRebalance")
 _DEAD: Final = "Dead"
+_NO_TOPICS: Final = ClusterImage()
 _Committed: TypeAlias = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 
 
@@ -222,8 +225,10 @@ class CommittedOffsets:
 
     # -- TxnOffsetCommit ----------------------------------------------------------------------------------------------
 
-    def commit_in_transaction(self, group: Group | None, event: GroupRequest, now: Now) -> list[Action]:
-        """TxnOffsetCommit, once it is known that the transaction includes the group."""
+    def commit_in_transaction(
+        self, group: Group | None, event: GroupRequest, now: Now, image: ClusterImage = _NO_TOPICS
+    ) -> list[Action]:
+        """TxnOffsetCommit, once it is known that the transaction includes the group. Kafka keeps no topic ids here."""
         request = event.request
         assert isinstance(request, TxnOffsetCommitRequest)
         try:
@@ -236,7 +241,7 @@ class CommittedOffsets:
         topics = []
         for topic in request.topics:
             answers = []
-            for index, value in self._packed(topic.partitions, now.wall_ms, NEVER, ZERO_UUID):
+            for index, value in self._packed(topic.partitions, now.wall_ms, NEVER, topic_id_of(topic.name, image)):
                 answer = TxnOffsetCommitResponsePartition(partition_index=index)
                 answers.append(answer)
                 if value is None:
@@ -249,8 +254,12 @@ class CommittedOffsets:
 
     # -- OffsetFetch --------------------------------------------------------------------------------------------------
 
-    def fetch(self, group: Group | None, event: GroupRequest) -> list[Action]:
-        """The offsets of one group: -1 for each that is not there, also when the group is not."""
+    def fetch(self, group: Group | None, event: GroupRequest, image: ClusterImage = _NO_TOPICS) -> list[Action]:
+        """The offsets of one group: -1 for each that is not there, also when the group is not.
+
+        Those of a deleted topic may be there still: it went while they were being loaded. They are not the next topic's
+        of that name; Kafka takes them for that if the client gives no id.
+        """
         request = event.request
         assert isinstance(request, FetchOffsets)
         try:
@@ -262,11 +271,12 @@ class CommittedOffsets:
         if wanted is None:
             stored = self._groups.get(request.group_id, {})
             wanted = [WantedTopic(name, list(partitions)) for name, partitions in stored.items()]
-        topics = [self._fetch_topic(request, one) for one in wanted]
+        topics = [self._fetch_topic(request, one, topic_id_of(one.name, image)) for one in wanted]
         answer = OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
         return [Reply(event.token, OffsetFetchResponse(groups=[answer]), durable=True)]
 
-    def _fetch_topic(self, request: FetchOffsets, wanted: WantedTopic) -> OffsetFetchResponseTopics:
+    def _fetch_topic(self, request: FetchOffsets, wanted: WantedTopic, present_id: Uuid) -> OffsetFetchResponseTopics:
+        topic_id = present_id if wanted.topic_id == ZERO_UUID else wanted.topic_id
         group_id, name = request.group_id, wanted.name
         stored = self._groups.get(group_id, {}).get(name, {})
         answers = []
@@ -280,7 +290,7 @@ class CommittedOffsets:
             if value is None:
                 continue
             offset = read_offset(value)
-            if _same_topic(offset.topic_id, wanted.topic_id):
+            if _same_topic(offset.topic_id, topic_id):
                 answer.committed_offset = offset.offset
                 answer.committed_leader_epoch = offset.leader_epoch
                 answer.metadata = offset.metadata

@@ -12,7 +12,7 @@ from stratalog.metadata.image.image import ClusterImage
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.topic import ZERO_UUID, Uuid
 
-__all__ = ["IdentifiedTopic", "NamedTopic", "RefusedTopic", "admit_topics", "give_ids", "give_names"]
+__all__ = ["IdentifiedTopic", "NamedTopic", "RefusedTopic", "admit_topics", "give_ids", "give_names", "topic_id_of"]
 
 
 class NamedTopic(Protocol):
@@ -56,6 +56,12 @@ def give_ids(topics: Sequence[IdentifiedTopic], image: ClusterImage) -> None:
         found = by_name.get(topic.name)
         if found is not None:
             topic.topic_id = found.topic_id
+
+
+def topic_id_of(topic: str, image: ClusterImage) -> Uuid:
+    """The id of the topic that has this name now; zero if there is none."""
+    found = image.topics.by_name.get(topic)
+    return ZERO_UUID if found is None else found.topic_id
 
 
 def admit_topics(

@@ -89,14 +89,14 @@ def _commit(shard: ShardGroups, event: GroupRequest, now: Now) -> list[Action]:
 
 def _commit_in_transaction(shard: ShardGroups, event: GroupRequest, now: Now) -> list[Action]:
     group = shard.groups.get(event.group_id)
-    actions = shard.offsets.commit_in_transaction(group, event, now)
+    actions = shard.offsets.commit_in_transaction(group, event, now, shard.image)
     if group is None:
         shard.keep_offsets(event.group_id)
     return actions
 
 
 def _fetch(shard: ShardGroups, event: GroupRequest, _now: Now) -> list[Action]:
-    return shard.offsets.fetch(shard.groups.get(event.group_id), event)
+    return shard.offsets.fetch(shard.groups.get(event.group_id), event, shard.image)
 
 
 def _delete_offsets(shard: ShardGroups, event: GroupRequest, _now: Now) -> list[Action]:
