@@ -57,7 +57,7 @@ def check_reads_here(unified: UnifiedLog, wanted: FetchPartition, version: int, 
 
     A follower reads no archive. A consumer that knows the epoch has been sent here, and OFFSET_OUT_OF_RANGE sends it back to the
     leader. One that tells no epoch may take this broker for the leader, and would begin anew elsewhere by that: it gets
-    NOT_LEADER_OR_FOLLOWER, and asks who leads.
+    NOT_LEADER_OR_FOLLOWER, and asks who leads. So it does for an offset that a follower has not reached: it may have led before.
     """
     offset, current_leader_epoch = wanted.fetch_offset, wanted.current_leader_epoch
     check_reader_epoch(unified.partition, current_leader_epoch, version)
@@ -70,6 +70,9 @@ def check_reads_here(unified: UnifiedLog, wanted: FetchPartition, version: int, 
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
     if leader is not None or unified.remote is not None:
         return
+    if offset > log.log_end_offset and current_leader_epoch < 0:
+        why = f"offset {offset} of {unified.topic_partition} is above {log.log_end_offset}, which this follower has reached"
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
     if log.log_start_offset <= offset < log.local_log_start_offset:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch < 0 else ErrorCode.OFFSET_OUT_OF_RANGE
         why = (

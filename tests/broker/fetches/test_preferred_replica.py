@@ -175,3 +175,14 @@ def test_a_leader_out_of_contact_sends_readers_of_what_it_lacks_away():
     check_reads_here(leader, wanted(end + 1), 18, lambda: True)
     leader.partition.leader.state = SimpleNamespace(has_followers=False)
     check_reads_here(leader, wanted(end + 1), 18, lambda: False)  # it has no other replica
+
+
+def test_a_follower_that_lags_has_no_reader_begin_anew():
+    """It may have led with a longer log: one that tells no epoch takes it for the leader still; one that was sent here goes back."""
+    follower = unified(leader=False, local_log_start_offset=0)
+    end = follower.log.log_end_offset
+    with pytest.raises(KafkaError) as refused:
+        check_reads_here(follower, wanted(end + 1, -1), 11, lambda: True)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    check_reads_here(follower, wanted(end, -1), 11, lambda: True)
+    check_reads_here(follower, wanted(end + 1, 5), 11, lambda: True)  # the log says OFFSET_OUT_OF_RANGE
