@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from stratalog.broker.assembly import BrokerParts
 from stratalog.broker.moves.directory_move import MoveServices, MoveThrottle
 from stratalog.broker.moves.directory_moves import DirectoryMoves
+from stratalog.broker.replicas.directories import Directory
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.metadata.quotas.replication_quota import ReplicationQuota
 
-__all__ = ["new_moves"]
+__all__ = ["new_moves", "report_failed"]
 
 
 def new_moves(broker: BrokerParts) -> DirectoryMoves:
@@ -37,3 +39,15 @@ def new_moves(broker: BrokerParts) -> DirectoryMoves:
     moves.add_figures(broker.metrics)
     moves.begin_again()
     return moves
+
+
+def report_failed(broker: BrokerParts, directory: Directory) -> None:
+    """Let the controller hear of a directory that has failed, once it takes no replica to be there that lies elsewhere."""
+    built = vars(broker)
+    membership = built["cluster"].membership if "cluster" in built else None
+    if membership is None:
+        return
+    lifecycle, moves = membership.lifecycle, built.get("moves")
+    lifecycle.directory_failed(directory.directory_id, is_held=moves is not None)
+    if moves is not None:
+        moves.take_back(directory, partial(lifecycle.directory_left, directory.directory_id))

@@ -28,7 +28,7 @@ from stratalog.broker.http.listener import HttpListener
 from stratalog.broker.http.topic_figures import TopicFigures
 from stratalog.broker.joinable import joinable
 from stratalog.broker.lifecycle.registration_marks import RegistrationMarks
-from stratalog.broker.move_assembly import new_moves
+from stratalog.broker.move_assembly import new_moves, report_failed
 from stratalog.broker.network.limits import server_limits
 from stratalog.broker.network.server import Server, told_listeners
 from stratalog.broker.node_cluster import BrokerHalf, NodeCluster
@@ -359,8 +359,7 @@ class Node:
             return
         if "hosted" in vars(self):
             self.hosted.directory_failed(writer)
-        if "cluster" in vars(self) and self.cluster.membership is not None:
-            self.cluster.membership.lifecycle.directory_failed(directory.directory_id)
+        report_failed(self, directory)
 
     async def stop(self) -> None:
         """Answer what is being answered, let go of the archive, close every log and mark the stop as clean."""

@@ -20,6 +20,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     CaughtUp,
     DataLost,
     DirectoryFailed,
+    DirectoryLeft,
     End,
     Ended,
     Event,
@@ -101,6 +102,8 @@ class BrokerLifecycle:
         self._stop_ms = FIRST_STOP_MS
         self._offline: dict[Uuid, float] = {}
         """By when the controller must have heard of each directory that is offline; infinite once it has."""
+        self._held: set[Uuid] = set()
+        """Those of them that no heartbeat names yet."""
 
     @property
     def wake_at_ms(self) -> float:
@@ -140,18 +143,15 @@ class BrokerLifecycle:
                 return self._circumstances_changed(event, now_ms)
 
     def _circumstances_changed(
-        self, event: LogsOpened | DirectoryFailed | RegistrationChanged | LeaderChanged, now_ms: int
+        self, event: LogsOpened | DirectoryFailed | DirectoryLeft | RegistrationChanged | LeaderChanged, now_ms: int
     ) -> list[Action]:
         match event:
             case LogsOpened():
                 self._logs_open = True
                 if self.phase is not Phase.RECOVERY:
                     return []
-            case DirectoryFailed():
-                if event.directory in self._offline:
-                    return []
-                self._offline[event.directory] = now_ms + self._times.directory_timeout_ms
-                if self.broker_epoch == _NONE:
+            case DirectoryFailed() | DirectoryLeft():
+                if not self._is_to_be_said(event, now_ms) or self.broker_epoch == _NONE:
                     return []  # the first heartbeat says it
             case RegistrationChanged():
                 if self.broker_epoch == _NONE or self.phase is Phase.STOPPING:
@@ -162,6 +162,19 @@ class BrokerLifecycle:
                     return []
                 self._failures = 0
         return [] if self.phase is Phase.NEW else self._hurry(now_ms)
+
+    def _is_to_be_said(self, event: DirectoryFailed | DirectoryLeft, now_ms: int) -> bool:
+        """Whether heartbeats say from now on that a directory has failed."""
+        directory = event.directory
+        if isinstance(event, DirectoryLeft):
+            self._held.discard(directory)
+            return True
+        if directory in self._offline:
+            return False
+        self._offline[directory] = now_ms + self._times.directory_timeout_ms
+        if event.is_held:
+            self._held.add(directory)
+        return not event.is_held
 
     # -- requests -----------------------------------------------------------------------------------------
 
@@ -178,7 +191,7 @@ class BrokerLifecycle:
                 self.broker_epoch,
                 wants_fence=catches_up or not self._logs_open,
                 wants_shutdown=self.phase is Phase.STOPPING,
-                offline_directories=tuple(self._offline),
+                offline_directories=tuple(one for one in self._offline if one not in self._held),
                 names_cordoned=not catches_up,
             )
         return [self._sent]
@@ -272,7 +285,7 @@ class BrokerLifecycle:
         self._failures = self._error_code = 0
         for directory in sent.offline_directories:
             self._offline[directory] = inf
-        self._at_once = self._at_once or self._registers
+        self._at_once = self._at_once or (self._registers and not self._owes_report)
         was_fenced, self.is_fenced = self.is_fenced, event.is_fenced
         self._contact_ms = None if event.is_fenced else self._sent_ms
         interval_ms = self._times.heartbeat_interval_ms

@@ -111,6 +111,10 @@ class DirectoryAssignments:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def awaits(self, replica: Replica) -> bool:
+        """Whether the report of a replica is still to be taken."""
+        return replica in self._waiting
+
     def step(self, event: Event, now_ms: int) -> list[Report]:
         """Take in ``event`` and say what is to be sent. ``now_ms`` never goes back."""
         match event:

@@ -77,6 +77,10 @@ class DirectoryReports:
         """Do not report a replica any more: it is not here, or the image names its directory."""
         self._step(Gone(Replica(topic_id, partition)))
 
+    def awaits(self, topic_id: Uuid, partition: int) -> bool:
+        """Whether the controller has yet to take the report of a replica."""
+        return self._machine.awaits(Replica(topic_id, partition))
+
     def close(self) -> None:
         """Send nothing any more. The channel stays open: it is the caller's."""
         self._closed = True

@@ -20,6 +20,7 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     CaughtUp,
     DataLost,
     DirectoryFailed,
+    DirectoryLeft,
     End,
     Ended,
     Event,
@@ -180,9 +181,13 @@ class Lifecycle:
         """The logs are open: ask to be unfenced."""
         self._step(LogsOpened())
 
-    def directory_failed(self, directory: Uuid) -> None:
-        """Report a directory that has failed, with each heartbeat from now on."""
-        self._step(DirectoryFailed(directory))
+    def directory_failed(self, directory: Uuid, *, is_held: bool = False) -> None:
+        """Report a directory that has failed, with each heartbeat from now on; held, from `directory_left` on."""
+        self._step(DirectoryFailed(directory, is_held))
+
+    def directory_left(self, directory: Uuid) -> None:
+        """The controller takes no replica to be in a failed directory that lies elsewhere: the report may go."""
+        self._step(DirectoryLeft(directory))
 
     def data_lost(self) -> None:
         """Replicas of this broker lack what it had: it is to be in no in-sync set by what it had before."""

@@ -16,6 +16,7 @@ __all__ = [
     "CaughtUp",
     "DataLost",
     "DirectoryFailed",
+    "DirectoryLeft",
     "End",
     "Ended",
     "Event",
@@ -131,7 +132,14 @@ class LogsOpened(NamedTuple):
 
 
 class DirectoryFailed(NamedTuple):
-    """A log directory has failed for good."""
+    """A log directory has failed for good. ``is_held``: the controller hears of it after `DirectoryLeft`."""
+
+    directory: Uuid
+    is_held: bool = False
+
+
+class DirectoryLeft(NamedTuple):
+    """The controller takes no replica to be in a directory that has failed if it lies elsewhere."""
 
     directory: Uuid
 
@@ -170,6 +178,7 @@ Event = (
     | Unanswered
     | LogsOpened
     | DirectoryFailed
+    | DirectoryLeft
     | DataLost
     | RegistrationChanged
     | OtherStops

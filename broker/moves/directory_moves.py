@@ -26,6 +26,7 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["DirectoryMoves", "FutureLog"]
 
 _NAME_BYTES_MAX: Final = 255
+_LOOK_SECONDS: Final = 0.01
 _TRY_SECONDS: Final = 1.0
 _TRIES: Final = 600
 """So often a move of before the start is tried to begin again: it takes a while until all logs are open."""
@@ -62,6 +63,8 @@ class DirectoryMoves:
         self._in_line: deque[DirectoryMove] = deque()
         self._running: dict[DirectoryMove, asyncio.Task[None]] = {}
         self._failed: set[TopicPartition] = set()
+        self._failures: dict[str, asyncio.TimerHandle] = {}
+        """The looks whether the controller may hear of a directory that has failed."""
         self._timer: asyncio.TimerHandle | None = None
         self._tries = 0
 
@@ -85,8 +88,26 @@ class DirectoryMoves:
         if unfinished:
             self._timer = asyncio.get_running_loop().call_later(_TRY_SECONDS, self.begin_again)
 
+    def take_back(self, directory: Directory, then: Callable[[], None]) -> None:
+        """A directory has failed: the controller is to hear first that no replica comes to lie there, ``then`` is called.
+
+        A replica that it knows there already would be lost for it, though its log is whole where it lies.
+        """
+        self._services.hosted.placing.take_back(directory.directory_id)
+        self._taken_back(directory, then)
+
+    def _taken_back(self, directory: Directory, then: Callable[[], None]) -> None:
+        self._failures.pop(directory.path, None)
+        if not self._services.hosted.placing.is_taken_for_home(directory.directory_id):
+            then()
+            return
+        again = partial(self._taken_back, directory, then)
+        self._failures[directory.path] = asyncio.get_running_loop().call_later(_LOOK_SECONDS, again)
+
     async def close(self) -> None:
         """End; the next start goes on."""
+        for timer in self._failures.values():
+            timer.cancel()
         self._in_line.clear()
         if self._timer is not None:
             self._timer.cancel()

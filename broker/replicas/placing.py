@@ -37,6 +37,9 @@ class Placements(Protocol):
     def gone(self, topic_id: Uuid, partition: int, /) -> None:
         """Do not report a replica any more: it is not here, or the image names its directory."""
 
+    def awaits(self, topic_id: Uuid, partition: int, /) -> bool:
+        """Whether the controller has yet to take the report of a replica."""
+
 
 def is_given_up(state: PartitionImage, node_id: int) -> bool:
     """Whether a damaged replica is to be copied again: others have everything, and one of them leads or can."""
@@ -66,8 +69,10 @@ class Placing:
         self._node_id = node_id
         self._directories = directories
         self._image = image
-        self._announced: dict[tuple[Uuid, int], Uuid] = {}
+        self._announced: dict[tuple[Uuid, int], tuple[UnifiedLog, Uuid]] = {}
         """The directories of replicas that are about to move: the controller knows them before they lie there."""
+        self._taken_back: dict[tuple[Uuid, int], Uuid] = {}
+        """The directories of replicas that did not move there: the controller may have heard that they would."""
         self._untold: set[tuple[Uuid, int]] = set()
         """Replicas whose logs are gone, where no directory can tell it."""
 
@@ -81,14 +86,13 @@ class Placing:
         if self._placements is None or not self.is_told:
             return
         topic_id, number, node_id = unified.topic_id, unified.topic_partition.partition, self._node_id
-        directory = self._directories.of(unified.partition.directory).directory_id
-        directory = self._announced.get((topic_id, number), directory)
+        _, directory = self._announced.get((topic_id, number), (unified, self._directory_of(unified)))
         if unified.partition.is_damaged and is_given_up(state, node_id):
             directory = LOST
-        if node_id not in state.replicas or state.directory_of(node_id) == directory:
-            self._placements.gone(topic_id, number)
-        else:
+        if node_id in state.replicas and state.directory_of(node_id) != directory:
             self._placements.placed(topic_id, number, directory)
+        elif node_id not in state.replicas or not self._is_taken_back(topic_id, number):
+            self._placements.gone(topic_id, number)
 
     def give_up(self, topic_id: Uuid, partition: int, state: PartitionImage) -> bool:
         """Report a replica whose log is gone; False, once, if the cluster's metadata have no directories to tell it by."""
@@ -117,17 +121,49 @@ class Placing:
         state = self.state_of(unified)
         if not self.is_told or state is None or self._node_id not in state.replicas:
             return True
-        self._announced[unified.topic_id, unified.topic_partition.partition] = directory
+        key = unified.topic_id, unified.topic_partition.partition
+        self._announced[key] = unified, directory
+        self._taken_back.pop(key, None)
         self.tell(unified, state)
         return state.directory_of(self._node_id) == directory
 
     def settled(self, unified: UnifiedLog) -> None:
         """The replica has moved, or will not: report where it lies."""
-        if self._announced.pop((unified.topic_id, unified.topic_partition.partition), None) is None:
-            return
+        key = unified.topic_id, unified.topic_partition.partition
+        _, announced = self._announced.pop(key, (None, None))
         state = self.state_of(unified)
-        if state is not None:
-            self.tell(unified, state)
+        if announced is None or state is None:
+            return
+        lies_in = self._directory_of(unified)
+        if self._placements is not None and announced != lies_in:
+            # The announcement may be on its way: the image does not show yet that it has to be taken back.
+            self._taken_back[key] = announced
+            self._placements.placed(*key, lies_in)
+        self.tell(unified, state)
+
+    def take_back(self, directory: Uuid) -> None:
+        """Replicas that are about to move to a directory will not: report where they lie."""
+        for unified, announced in list(self._announced.values()):
+            if announced == directory:
+                self.settled(unified)
+
+    def is_taken_for_home(self, directory: Uuid) -> bool:
+        """Whether the controller may still take a replica to lie in a directory that it did not move to after all."""
+        return any(
+            announced == directory and self._is_taken_back(*key) for key, announced in list(self._taken_back.items())
+        )
+
+    def _is_taken_back(self, topic_id: Uuid, partition: int) -> bool:
+        """Whether the controller has yet to hear that a replica did not move."""
+        if (topic_id, partition) not in self._taken_back or self._placements is None:
+            return False
+        if self._placements.awaits(topic_id, partition):
+            return True
+        del self._taken_back[topic_id, partition]
+        return False
+
+    def _directory_of(self, unified: UnifiedLog) -> Uuid:
+        return self._directories.of(unified.partition.directory).directory_id
 
     def state_of(self, unified: UnifiedLog) -> PartitionImage | None:
         """The partition in the image of now; None if it is not there."""
@@ -158,4 +194,5 @@ class Placing:
         self._untold.discard((topic_id, partition))
         if self._placements is not None:
             self._announced.pop((topic_id, partition), None)
+            self._taken_back.pop((topic_id, partition), None)
             self._placements.gone(topic_id, partition)

@@ -11,7 +11,6 @@ from stratalog.broker.lifecycle.lifecycle_events import (
     BeatAnswered,
     CaughtUp,
     DataLost,
-    DirectoryFailed,
     End,
     Ended,
     FencedAgain,
@@ -338,27 +337,6 @@ def test_a_broker_that_serves_no_client_ends_at_once():
     assert told.do(Refused(told.sent.number, stale)) == [Ended(End.NOT_REGISTERED, stale)]
 
 
-def test_a_failed_directory_is_reported_at_once_and_from_then_on():
-    """If it cannot be reported in time the broker ends: others would wait for its replicas there."""
-    told = Told().run()
-    told.do(DirectoryFailed(DIRECTORY))
-    assert told.sent.offline_directories == (DIRECTORY,)
-    sent = told.sent
-    told.answer()
-    told.do(DirectoryFailed(DIRECTORY))
-    assert told.sent is sent
-    told.wait(2000)
-    assert told.sent.offline_directories == (DIRECTORY,)
-    told.answer()
-    failed_ms, ended = told.now_ms, []
-    told.do(DirectoryFailed(b"e" * 16))
-    while not ended:
-        told.do(Unanswered(told.sent.number))
-        _, ended = told.wait(40_000)
-    assert ended == [Ended(End.DIRECTORY_NOT_REPORTED, 0)]
-    assert told.now_ms == failed_ms + 30_000
-
-
 def test_a_changed_registration_is_sent_again_without_a_new_epoch():
     """The same incarnation keeps epoch and state, and goes on with its heartbeats."""
     told = Told().run()
@@ -369,17 +347,6 @@ def test_a_changed_registration_is_sent_again_without_a_new_epoch():
     assert told.machine.phase is Phase.RUNNING
     told.do(RegistrationChanged())
     assert told.do(Refused(told.sent.number, ErrorCode.DUPLICATE_BROKER_REGISTRATION)) == [RegistrationLost(7)]
-
-
-def test_a_failed_directory_is_reported_before_the_registration_is_sent_again():
-    """Without that its replicas there would stay in sync: the registration no longer names it."""
-    told = Told().run()
-    told.do(DirectoryFailed(DIRECTORY))
-    told.do(RegistrationChanged())
-    told.do(Unanswered(told.sent.number))
-    assert told.sent.offline_directories == (DIRECTORY,)
-    assert told.answer() == []
-    assert isinstance(told.sent, Register)
 
 
 def test_a_broker_that_stops_does_not_register_again():

@@ -61,6 +61,17 @@ def test_a_request_is_bounded_and_refused_replicas_go_behind_the_others(machine)
     assert list(second.directories) == [*map(replica, range(BATCH_MAX, BATCH_MAX + 5)), replica(0)]
 
 
+def test_a_report_is_awaited_until_it_is_taken(machine):
+    """One of before, that is still in flight, does not count."""
+    machine.step(Placed(replica(1), A), 0)
+    (sent,) = machine.step(Ticked(), 1000)
+    machine.step(Placed(replica(1), B), 1000)
+    (second,) = machine.step(Reported(sent.number, frozenset()), 1000)
+    assert (second.directories, machine.awaits(replica(1))) == ({replica(1): B}, True)
+    machine.step(Reported(second.number, frozenset()), 1000)
+    assert not machine.awaits(replica(1))
+
+
 def test_a_failed_request_is_repeated_with_what_is_still_so(machine):
     """After growing waits, or at once by the next controller."""
     machine.step(Placed(replica(1), A), 0)

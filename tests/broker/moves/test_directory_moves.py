@@ -79,6 +79,17 @@ def test_a_replica_that_is_not_here_yet_is_begun_where_it_was_asked_for(disks):
         disks.node.run(hosted.table.add, unified)
 
 
+def test_a_failed_directory_is_reported_when_the_controller_takes_no_replica_to_be_there(disks, monkeypatch):
+    """Each announcement of the directory is taken back first, and that is looked for until it is so."""
+    looks, left = iter([True, True, False]), []
+    node = disks.node.node
+    monkeypatch.setattr(node.hosted.placing, "is_taken_for_home", lambda _directory: next(looks))
+    target = disks.directory(disks.other)
+    disks.node.run(lambda: node.moves.take_back(target, lambda: left.append(list(looks))))
+    assert left == []
+    disks.node.wait_until(lambda: left == [[]])
+
+
 def test_figures_have_kafkas_names(disks):
     """The rate, the copy that lacks most, and replicas that could not be moved."""
     disks.node.produce("t", b"v")

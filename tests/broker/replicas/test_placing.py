@@ -26,6 +26,9 @@ class Told:
     def gone(self, topic_id, partition):
         self.places.pop((topic_id, partition), None)
 
+    def awaits(self, topic_id, partition):
+        return (topic_id, partition) in self.places
+
 
 class Bench:
     """One replica of this broker."""
@@ -142,6 +145,25 @@ def test_the_directory_of_a_move_is_known_before_the_replica_lies_there():
     assert one.told.places == {}
     one.placing.settled(one.unified)
     assert one.told.places == {(ID, 0): MINE}, "it did not move after all"
+
+
+def test_an_announcement_is_taken_back_though_no_image_shows_it_yet():
+    """It may be on its way. Until the controller has taken the word of where the replica lies, it may be at home in the other."""
+    one, theirs = Bench(), b"t" * 16
+    present = state((1, 2), 1)
+    one.image.topics = SimpleNamespace(by_id={ID: SimpleNamespace(partitions={0: present})})
+    one.placing.announce(one.unified, theirs)
+    assert not one.placing.is_taken_for_home(theirs)
+    one.placing.take_back(MINE)
+    assert one.told.places == {(ID, 0): theirs}
+    one.placing.take_back(theirs)
+    assert one.told.places == {(ID, 0): MINE}
+    assert one.tell(present) == MINE, "an image of before ends no report"
+    assert (one.placing.is_taken_for_home(theirs), one.placing.is_taken_for_home(MINE)) == (True, False)
+    one.told.places.clear()  # the controller has answered
+    assert not one.placing.is_taken_for_home(theirs)
+    assert one.tell(state((1, 2), 1, directory=theirs)) == MINE
+    assert one.tell(present) is None
 
 
 def test_a_cluster_without_directories_is_not_asked():
