@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from stratalog.client.client import Client, by_topic
@@ -21,6 +22,8 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["Reassignment", "elect_preferred_leaders", "list_reassignments", "reassign"]
 
 _PREFERRED: Final = 0
+_A_REQUEST: Final = 500
+"""Partitions of one request: with their replicas far fewer elements than a broker takes."""
 _NOT_ELECTED: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -63,7 +66,15 @@ def reassign(client: Client, targets: Mapping[TopicPartition, Sequence[int] | No
     """Begin to move partitions to the brokers given for each, or with None stop the move that runs.
 
     Returns why each partition that was refused was; others may be on their way. Raises `KafkaError` if all were refused at once.
+    Brokers bound the elements of a request, so it may take several.
     """
+    refused: dict[TopicPartition, str] = {}
+    for some in _batches(targets):
+        refused |= _reassign(client, {one: targets[one] for one in some})
+    return refused
+
+
+def _reassign(client: Client, targets: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, str]:
     request = AlterPartitionReassignmentsRequest(
         topics=[
             ReassignableTopic(
@@ -93,6 +104,10 @@ def elect_preferred_leaders(client: Client, partitions: Iterable[TopicPartition]
 
     A partition whose preferred replica cannot lead now keeps its leader. Raises `KafkaError`.
     """
+    return sum(_elect(client, some) for some in _batches(partitions))
+
+
+def _elect(client: Client, partitions: Sequence[TopicPartition]) -> int:
     request = ElectLeadersRequest(
         election_type=_PREFERRED,
         topic_partitions=[
@@ -109,3 +124,9 @@ def elect_preferred_leaders(client: Client, partitions: Iterable[TopicPartition]
                 check(one.error_code, f"{topic.topic}-{one.partition_id}: {one.error_message}")
             changed += not one.error_code
     return changed
+
+
+def _batches(partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    left = iter(partitions)
+    while some := list(islice(left, _A_REQUEST)):
+        yield some

@@ -60,6 +60,23 @@ def test_refusals_come_partition_by_partition(cluster):
             reassign(client, {TopicPartition("t", 0): (1, 2)})
 
 
+def test_very_many_partitions_are_divided_over_requests(cluster):
+    """A broker closes the connection at more than 10,000 elements: 2,500 partitions of three replicas were too many."""
+    cluster.answers[45] = AlterPartitionReassignmentsResponse(responses=[])
+    cluster.answers[43] = ElectLeadersResponse(replica_election_results=[])
+    names = [TopicPartition("t", number) for number in range(1201)]
+    with Client(cluster.address, 5) as client:
+        assert reassign(client, dict.fromkeys(names, (1, 2, 3))) == {}
+        assert elect_preferred_leaders(client, names) == 0
+    counts = [
+        [len(topic.partitions) for topic in getattr(one, field)]
+        for field in ("topics", "topic_partitions")
+        for one, _ in cluster.requests
+        if type(one).__name__.startswith(("AlterPartition", "ElectLeaders")) and hasattr(one, field)
+    ]
+    assert counts == [[500], [500], [201]] * 2
+
+
 def test_an_election_counts_the_leaders_that_changed(cluster):
     """A preferred replica that leads already, or cannot lead now, is no failure; another refusal is."""
     codes = [0, ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 0]
