@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeVar
 
 import click
 
-from stratalog.cli.cluster.plan import LISTED_MAX, Factor, Plan, make_plan, plan_document, write_plan
+from stratalog.cli.cluster.plan import LISTED_MAX, Factor, Plan, make_plan, partitions_of, plan_document, write_plan
 from stratalog.cli.cluster.run import Outcome, Run
 from stratalog.cli.command import broker_options, command
 from stratalog.cli.output import ExitCode, json_option, note, reports_errors, write_json
@@ -16,6 +16,7 @@ from stratalog.cli.quantities import SIZE_BYTES
 from stratalog.client.admin import describe_topic_configs
 from stratalog.client.client import BrokerAway, Client
 from stratalog.wire.errors import KafkaError
+from stratalog.wire.topic import TopicPartition
 
 __all__ = ["decommission", "rebalance"]
 
@@ -83,7 +84,8 @@ def rebalance(
     With --replication-factor partitions get more replicas, or fewer: topics of a cluster that has grown, for instance.
 
     Ctrl-C ends the command: moves that have begun go on, and the throttle stays. The same command goes on from there, and
-    removes it where it still moves replicas; stderr names what stays, and how to remove it. Exit code 4: partitions wait for replicas to come in sync; stderr names them.
+    removes it where it still moves replicas; stderr names what stays, and how to remove it. Exit code 4: partitions wait for replicas to come in sync, or for a leader;
+    stderr names them.
     """
     if topics and replication_factor is None:
         raise click.UsageError("--topic says for which topics --replication-factor holds: give that, too.")
@@ -108,6 +110,7 @@ def decommission(*, nodes: tuple[int, ...], **options: Any) -> None:
 
     A replica goes to the broker with the fewest, in a rack without one of its partition if there is one. When it is
     through, stop the broker before new topics are placed on it, and unregister it: kafka-cluster.sh unregister --id NODE.
+    Exit code 4, too, if replicas were placed on it meanwhile.
     The rest is as with rebalance, which evens out what this leaves uneven.
     """
     _carry_out(spread=False, leaving=nodes, only=None, factor=None, **options)
@@ -143,13 +146,22 @@ def _carry_out(
         run = Run(client, plan, at_once=at_once, throttle=throttle, say=note, sleep=time.sleep)
         try:
             outcome = run.run(elect_all=spread)
+            held = _held_by(client, plan.leaving)
         except KeyboardInterrupt:
             _tell_unfinished("Interrupted", run, throttle)
             raise SystemExit(int(ExitCode.FAILED)) from None
         except (BrokerAway, KafkaError):
             _tell_unfinished("Not finished", run, throttle)
             raise
-    _tell(outcome, plan, as_json=as_json)
+    _tell(outcome, plan, held, as_json=as_json)
+
+
+def _held_by(client: Client, brokers: Collection[int]) -> list[TopicPartition]:
+    """The partitions with a replica on brokers now: topics may have been made during a long run."""
+    if not brokers:
+        return []
+    parts = partitions_of(client.refresh())
+    return sorted(one for one, part in parts.items() if not set(part.replicas).isdisjoint(brokers))
 
 
 def _tell_unfinished(word: str, run: Run, throttle: int | None) -> None:
@@ -176,13 +188,15 @@ def _tell_short_topics(client: Client, plan: Plan) -> None:
         )
 
 
-def _tell(outcome: Outcome, plan: Plan, *, as_json: bool) -> None:
+def _tell(outcome: Outcome, plan: Plan, held: Sequence[TopicPartition], *, as_json: bool) -> None:
     if as_json:
         write_json(
             {
                 "moved": sorted(map(str, outcome.moved)),
                 "refused": {str(one): why for one, why in sorted(outcome.refused.items())},
                 "waiting": list(map(str, outcome.waiting)),
+                "leaderless": list(map(str, outcome.leaderless)),
+                "held": list(map(str, held)),
                 "leaders_changed": outcome.leaders_changed,
             }
         )
@@ -191,15 +205,34 @@ def _tell(outcome: Outcome, plan: Plan, *, as_json: bool) -> None:
     for one, why in sorted(outcome.refused.items())[:LISTED_MAX]:
         note(f"{one} was not moved: {why}.")
     if outcome.waiting:
-        some = ", ".join(map(str, outcome.waiting[:LISTED_MAX]))
         note(
-            f"{len(outcome.waiting)} partitions wait: with their move fewer than min.insync.replicas would be in sync: {some}. "
-            "Bring their brokers back (stratalog cluster says which), and run this again."
+            f"{len(outcome.waiting)} partitions wait: with their move fewer than min.insync.replicas would be in sync: "
+            f"{_some(outcome.waiting)}. Bring their brokers back (stratalog cluster says which), and run this again."
         )
+    if outcome.leaderless:
+        note(
+            f"{len(outcome.leaderless)} partitions wait for a leader: no broker that has their records is active: "
+            f"{_some(outcome.leaderless)}. Bring their brokers back (stratalog cluster says which), and run this again. If these are gone for "
+            "good, so are records: kafka-leader-election --election-type unclean has another replica lead with what it has."
+        )
+    if outcome.waiting or outcome.leaderless:
         raise SystemExit(int(ExitCode.UNHEALTHY))
     if outcome.refused:
         raise SystemExit(int(ExitCode.FAILED))
-    gone = sorted(plan.leaving)
-    if gone:
-        who = f"Brokers {', '.join(map(str, gone))} hold" if len(gone) > 1 else f"Broker {gone[0]} holds"
+    if plan.leaving:
+        _tell_left(plan.leaving, held)
+
+
+def _tell_left(gone: Collection[int], held: Sequence[TopicPartition]) -> None:
+    """Say that brokers are empty, or are not."""
+    who = f"Brokers {', '.join(map(str, sorted(gone)))} hold" if len(gone) > 1 else f"Broker {min(gone)} holds"
+    if not held:
         note(f"{who} no replica any more.")
+        return
+    note(f"{who} replicas of {len(held)} partitions that were placed there meanwhile: {_some(held)}. Run this again.")
+    raise SystemExit(int(ExitCode.UNHEALTHY))
+
+
+def _some(partitions: Sequence[TopicPartition]) -> str:
+    more = f" and {len(partitions) - LISTED_MAX} more" if len(partitions) > LISTED_MAX else ""
+    return ", ".join(map(str, partitions[:LISTED_MAX])) + more

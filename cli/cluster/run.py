@@ -26,7 +26,7 @@ __all__ = ["Outcome", "Run"]
 LOOK_SECONDS: Final = 0.5
 SAID_SECONDS: Final = 10.0
 STUCK_SECONDS: Final = 30.0
-"""So long no move runs and none may begin, before the run gives up."""
+"""So long no move comes further and none may begin, before the run gives up."""
 AWAY_SECONDS: Final = 60.0
 """So long the run asks again while a broker gives no answer: another one may lead, or the controller be elected anew."""
 ELECTION_SECONDS: Final = 10.0
@@ -34,11 +34,15 @@ ELECTION_SECONDS: Final = 10.0
 
 
 class Outcome(Struct):
-    """The end of a run: the partitions that were moved, that were refused with the reason, and that wait for replicas in sync."""
+    """The end of a run: the partitions that were moved, that were refused with the reason, and that wait.
+
+    They wait for replicas in sync, or for a leader, from which their new replicas copy.
+    """
 
     moved: list[TopicPartition] = field(default_factory=list)
     refused: dict[TopicPartition, str] = field(default_factory=dict)
     waiting: list[TopicPartition] = field(default_factory=list)
+    leaderless: list[TopicPartition] = field(default_factory=list)
     leaders_changed: int = 0
 
 
@@ -65,6 +69,8 @@ class Run:
         self._left = {move.partition: move for move in plan.moves}
         self._earlier = set(plan.running).difference(self._left)
         """Partitions on the way to where they should be since an earlier run."""
+        self._leaderless: set[TopicPartition] = set()
+        """Those of both that have no leader now: none copies from them."""
         self.outcome = Outcome()
 
     def run(self, *, elect_all: bool) -> Outcome:
@@ -83,9 +89,10 @@ class Run:
     def progress(self) -> str:
         """How far it has come."""
         left = sum(move.copy_bytes * len(move.adding) for move in self._left.values())
+        count = len(self._leaderless)
         return (
             f"{len(self.outcome.moved)} of {len(self._plan.moves)} partitions are where they should be; "
-            f"{bytes_text(left)} of the others to copy"
+            f"{bytes_text(left)} of the others to copy" + (f"; {count} of them without a leader wait" if count else "")
         )
 
     def _move(self, least: Mapping[str, int]) -> None:
@@ -109,7 +116,8 @@ class Run:
             else:
                 answered_at, acted_at = now, now if is_at_work else acted_at
                 if now - acted_at >= STUCK_SECONDS:
-                    self.outcome.waiting = sorted(self._left)
+                    self.outcome.waiting = sorted(self._left.keys() - self._leaderless)
+                    self.outcome.leaderless = sorted(self._leaderless)
                     return
             if now - said_at >= SAID_SECONDS:
                 said_at = now
@@ -117,17 +125,21 @@ class Run:
             self._sleep(LOOK_SECONDS)
 
     def _take_turn(self, least: Mapping[str, int]) -> bool:
-        """Note what has ended and begin what may begin; whether anything moves. Raises `BrokerAway`, `KafkaError`."""
+        """Note what has ended and begin what may begin; whether anything moves. Raises `BrokerAway`, `KafkaError`.
+
+        A partition without a leader does not: its new replicas have no records to copy.
+        """
         parts = partitions_of(self._client.refresh())
         running = list_reassignments(self._client)
-        self._earlier &= set(running)
+        self._earlier &= running.keys() & parts.keys()
         before = len(self._left)
         self._note_ends(parts, running)
-        under_way = [move for one, move in self._left.items() if _is_under_way(move, running)]
-        ours = {move.partition for move in under_way}
-        waiting = [move for one, move in self._left.items() if one not in ours]
+        self._leaderless = {one for one in self._left.keys() | self._earlier if parts[one].leader < 0}
+        able = [move for one, move in self._left.items() if one not in self._leaderless]
+        under_way = [move for move in able if _is_under_way(move, running)]
+        waiting = [move for move in able if not _is_under_way(move, running)]
         begun = self._begin(waiting, under_way, parts, least)
-        return bool(begun or under_way or self._earlier or len(self._left) < before)
+        return bool(begun or under_way or self._earlier - self._leaderless or len(self._left) < before)
 
     def _note_ends(self, parts: Mapping[TopicPartition, Partition], running: Mapping[TopicPartition, object]) -> None:
         """Take moves off the list that have ended; a topic that was deleted meanwhile needs none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from stratalog.cli.main import cli
-from stratalog.client.admin import alter_topic_configs, create_topic
+from stratalog.client.admin import alter_topic_configs, create_topic, delete_topics
 from stratalog.client.client import Client
 from stratalog.client.reassignments import list_reassignments
 from stratalog.client.throttles import throttled_replicas
@@ -128,6 +129,29 @@ def test_a_run_that_was_interrupted_goes_on_with_the_next_one(cluster, monkeypat
 
 
 @pytest.mark.story
+def test_a_broker_that_got_replicas_meanwhile_is_not_called_empty(cluster, monkeypatch):
+    """A topic was made during the run: an administrator would stop and wipe the broker."""
+    real, made = time.sleep, []
+
+    def sleep(seconds):
+        if not made:
+            made.append("meanwhile")
+            with Client(cluster.bootstrap) as client:
+                create_topic(client, "meanwhile", partition_count=8, replication_factor=2)
+        real(seconds)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("stratalog.cli.cluster.rebalance.time.sleep", sleep)
+        told = cluster.run("decommission", "4", "--execute", code=4)
+    assert re.search(
+        r"Broker 4 holds replicas of \d partitions that were placed there meanwhile: meanwhile-", told.stderr
+    )
+    assert "Broker 4 holds no replica any more." in cluster.run("decommission", "4", "--execute").stderr
+    with Client(cluster.bootstrap) as client:
+        delete_topics(client, made)
+    cluster.run("rebalance", "--execute")
+
+
 def test_with_brokers_given_all_others_are_emptied(cluster):
     """Exit code 3 for an id that no broker has."""
     cluster.run("rebalance", "--brokers", "2,3", "--execute")

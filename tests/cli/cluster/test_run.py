@@ -142,6 +142,20 @@ def test_a_move_that_would_endanger_acknowledged_records_waits_and_is_named(scri
     assert world.seconds >= STUCK_SECONDS
 
 
+def test_a_move_without_a_leader_waits_and_is_named(scripted):
+    """It has no records to copy: one that is under way does not keep the run, nor the place of another one."""
+    world = World(scripted, {0: (-1, (1, 2), (1,)), 1: (-1, (1, 3), (1,)), 2: (2, (1, 2), (1, 2))})
+    world.moves[1] = [(3, 4), 10_000]
+    world.moves[2] = [(2, 4), 3]
+    earlier = {TopicPartition("t", 1): Reassignment((3, 4, 1), (4,), (1,))}
+    outcome = world.run({0: (2, 4), 2: (2, 4)}, running=earlier)
+    assert (outcome.moved, outcome.waiting) == ([TopicPartition("t", 2)], [])
+    assert outcome.leaderless == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert 0 not in world.moves
+    assert STUCK_SECONDS <= world.seconds < 2 * STUCK_SECONDS
+    assert world.said[0].endswith("; 2 of them without a leader wait")
+
+
 def test_refused_moves_and_deleted_topics_are_named(scripted):
     """The others go on."""
     world = World(scripted, dict.fromkeys(range(3), (1, (1, 2), (1, 2))))
