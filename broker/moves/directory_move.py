@@ -147,6 +147,10 @@ class DirectoryMove:
         doom_left(self.target.files, self.unified.topic_partition, partial(os.urandom, 16))
         self.target.files.files.make_directory(self.path)
 
+    def withdraw(self) -> None:
+        """Undo `prepare`, in a move that has not run: the directory is empty. Raises `OSError`."""
+        self.target.files.files.remove_directory(self.path)
+
     async def run(self) -> None:
         """Copy and swap. Raises `GivenUp`; then `clean_up` is due."""
         self._check()

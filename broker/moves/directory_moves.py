@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
@@ -60,7 +59,8 @@ class DirectoryMoves:
         }
         self._moves: dict[TopicPartition, DirectoryMove] = {}
         """The latest move of each replica, until it has ended."""
-        self._in_line: deque[DirectoryMove] = deque()
+        self._in_line: dict[DirectoryMove, None] = {}
+        """In their order, at most one of each replica."""
         self._running: dict[DirectoryMove, asyncio.Task[None]] = {}
         self._failed: set[TopicPartition] = set()
         self._failures: dict[str, asyncio.TimerHandle] = {}
@@ -164,13 +164,21 @@ class DirectoryMoves:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._moves[unified.topic_partition] = move
         self._failed.discard(unified.topic_partition)
-        self._in_line.append(move)
+        self._in_line[move] = None
         self._begin_next()
         return ErrorCode.NONE
 
     def _cancel(self, move: DirectoryMove) -> None:
         move.cancelled = True
         self._forget(move)
+        if move not in self._in_line:
+            return
+        # One that waits leaves the line at once: a client that changes its mind very often would fill memory and the disk.
+        del self._in_line[move]
+        try:
+            move.withdraw()
+        except OSError as error:
+            move.target.writer.report(error)
 
     def _forget(self, move: DirectoryMove) -> None:
         name = move.unified.topic_partition
@@ -181,7 +189,8 @@ class DirectoryMoves:
 
     def _begin_next(self) -> None:
         while self._in_line and len(self._running) < self._at_once:
-            move = self._in_line.popleft()
+            move = next(iter(self._in_line))
+            del self._in_line[move]
             task = self._running[move] = asyncio.get_running_loop().create_task(self._run(move))
             task.add_done_callback(partial(self._ended, move))
 

@@ -51,6 +51,25 @@ def test_moves_wait_in_line(make_disks):
     assert disks.node.partition("u", 2).partition.directory.path == place
 
 
+def test_a_move_that_is_cancelled_while_it_waits_leaves_the_line(make_disks):
+    """A client that names one directory and then another, very often, filled memory and the disk with moves that wait."""
+    disks = make_disks(num_replica_alter_log_dirs_threads="1")
+    disks.node.create("u")
+    disks.stand_still()
+    disks.ask(disks.other)
+    moves, name = disks.node.node.moves, TopicPartition("u", 0)
+    place = disks.node.partition("u").partition.directory.path
+    targets = [path for path in (disks.home, disks.other, disks.third) if path != place]
+    for number in range(20):
+        assert disks.node.run(moves.ask, name, targets[number % 2]) is ErrorCode.NONE
+        assert (len(moves._in_line), len(disks.copies())) == (1, 2)
+    disks.node.run(moves.ask, name, place)
+    assert (len(moves._in_line), len(disks.copies())) == (0, 1)
+    disks.node.run(moves.ask, name, targets[0])
+    disks.set_rate(1 << 40)
+    disks.node.wait_until(lambda: disks.node.partition("u").partition.directory.path == targets[0])
+
+
 def test_a_stop_in_a_move_begins_it_again(disks):
     """The next start removes the copy and makes another."""
     disks.node.produce("t", b"v")
