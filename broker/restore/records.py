@@ -46,7 +46,7 @@ _PRODUCER_IDS_PER_BLOCK: Final = 1000
 
 
 class RestoredTopic(NamedTuple):
-    """A topic to be made: one leader epoch for each of its partitions, that of the last leader."""
+    """A topic to be made: one leader epoch for each of its partitions, above that of any leader it had."""
 
     name: str
     topic_id: Uuid

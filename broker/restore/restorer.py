@@ -62,7 +62,7 @@ __all__ = ["ControllerListener", "Producers", "RestoreReport", "Restorer", "chec
 
 _THREADS: Final = 8
 _EPOCHS_A_TAKEOVER: Final = 1 << 16
-"""More than a quorum has elections between two takeovers."""
+"""More than a quorum, or a partition, has elections between two takeovers."""
 _EPOCH_MAX: Final = 1 << 30
 _TOGETHER: Final = 64
 """Logs whose files are open at one time."""
@@ -177,7 +177,7 @@ class Restorer:
         directory.close({}, broker_epoch=-1)
 
     def _topics(self) -> Iterator[RestoredTopic]:
-        epochs = {state.partition: state.leader_epoch for state in self._state.partitions}
+        shown = {state.partition: state.leader_epoch for state in self._state.partitions}
         for topic in self._state.topics:
             configs, problems = usable_configs(topic.configs)
             self.report.problems += [f"topic {topic.name}: {problem}" for problem in problems]
@@ -192,8 +192,17 @@ class Restorer:
                 topic.name,
                 topic.topic_id,
                 configs,
-                [max(epochs.get(topic.partition(number), 0), 0) for number in range(topic.partition_count)],
+                [self._epoch(shown.get(topic.partition(number), -1)) for number in range(topic.partition_count)],
             )
+
+    def _epoch(self, shown: int) -> int:
+        """The leader epoch of a partition whose archive has ``shown`` one: above all that clients may have seen.
+
+        A leader that archived nothing left no trace in the bucket, nor need the cluster of the last takeover have. Clients
+        of Kafka keep what they know of a topic, the leader as well, for as long as they are answered with a lower epoch.
+        """
+        floor = (self._state.incarnation + 1) * _EPOCHS_A_TAKEOVER
+        return max(shown, min(max(shown + _EPOCHS_A_TAKEOVER, floor), _EPOCH_MAX))
 
     # -- logs ---------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from stratalog.broker.embedded import SETTINGS
 from stratalog.broker.node import Node
-from stratalog.broker.restore.restorer import check_target
+from stratalog.broker.restore.restorer import Restorer, check_target
 from stratalog.broker.settings.config import Flags, load_config
 from stratalog.cli.main import cli
 from stratalog.client.admin import create_topic
@@ -21,8 +21,12 @@ from stratalog.client.client import Client
 from stratalog.client.groups import commit_offsets, committed_offsets
 from stratalog.client.records import NewRecord
 from stratalog.client.records import Producer as PlainProducer
+from stratalog.tier.bucket.catalogue import ArchivedTopic
+from stratalog.tier.care.restore_plan import BucketState, PartitionState
 from stratalog.tier.documents.keys import PartitionId, topic_key
+from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.manifests.parts import Claimant
 from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.messages.projection import write_projection
 from stratalog.tier.stores.local_store import LocalStore
@@ -291,6 +295,27 @@ def test_going_back_to_a_cut_brings_back_what_it_held(brokers, tmp_path, lost, k
     assert broker.read("orders", 0, lost["ends"][0])[0] == (lost["ends"][0], b"again-0")
     verified = CliRunner().invoke(cli, ["tier", "verify", "--deep", "--bucket", lost["bucket"]])
     assert verified.exit_code == 0, verified.output
+
+
+def epochs(tmp_path, *, shown, incarnation):
+    """The leader epochs of a restored topic: of a partition with an archive, and of one without."""
+    partition = PartitionId("t", bytes(16), 0)
+    manifest = Manifest(partition, seq=1, claimant=Claimant(incarnation, shown, b"o" * 16, 1))
+    topic = ArchivedTopic("t", bytes(16), 2, {"remote.storage.enable": "true"}, "c1")
+    state = BucketState("c1", incarnation, topics=(topic,), partitions=(PartitionState(partition, manifest),))
+    restorer = Restorer(state, str(tmp_path), node_id=1, incarnation=incarnation + 1, now_ms=5, producers_of=None)
+    (restored,) = restorer._topics()
+    return restored.leader_epochs
+
+
+def test_leader_epochs_are_above_those_that_left_no_trace_in_the_bucket(tmp_path):
+    """Clients know them, and would take no leader of a lower one. Also after a second restore."""
+    first = epochs(tmp_path, shown=4, incarnation=0)
+    assert min(first) > 50_000
+    unclaimed = epochs(tmp_path, shown=4, incarnation=1)
+    claimed = epochs(tmp_path, shown=first[0] + 9, incarnation=1)
+    assert min(claimed[0], *unclaimed) > max(first) + 50_000
+    assert epochs(tmp_path, shown=(1 << 31) - 2, incarnation=40_000) == [(1 << 31) - 2, 1 << 30]
 
 
 def test_a_directory_with_something_in_it_is_not_touched(tmp_path):
