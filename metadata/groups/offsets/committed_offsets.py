@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from stratalog.metadata.coordination import Action, CoordinatorRecord, Now, Producer, Reply, Write
 from stratalog.metadata.groups.group import Group, GroupRequest, GroupSettings, GroupType
+from stratalog.metadata.groups.offsets.deleted_topics import DeletedTopics, same_topic
 from stratalog.metadata.groups.offsets.expiry import OffsetExpiry
 from stratalog.metadata.groups.offsets.pending_offsets import PendingOffsets
 from stratalog.metadata.groups.offsets.records import (
@@ -81,6 +82,7 @@ class CommittedOffsets:
         self._settings = settings
         self._groups: dict[str, dict[str, dict[int, bytes]]] = {}
         self._pending = PendingOffsets()
+        self._deleted_topics = DeletedTopics()
         self._expiry = OffsetExpiry(settings.offsets_retention_ms)
 
     # -- the log ------------------------------------------------------------------------------------------------------
@@ -290,7 +292,7 @@ class CommittedOffsets:
             if value is None:
                 continue
             offset = read_offset(value)
-            if _same_topic(offset.topic_id, topic_id):
+            if same_topic(offset.topic_id, topic_id):
                 answer.committed_offset = offset.offset
                 answer.committed_leader_epoch = offset.leader_epoch
                 answer.metadata = offset.metadata
@@ -336,21 +338,23 @@ class CommittedOffsets:
         ]
         return self._delete(committed + [(group_id, *pending) for pending in self._pending.partitions(group_id)])
 
+    @property
+    def deletion_under_way(self) -> bool:
+        """Whether offsets of deleted topics may be left."""
+        return self._deleted_topics.under_way
+
     def topics_deleted(self, topics: Mapping[str, Uuid]) -> list[CoordinatorRecord]:
-        """Topics are gone, by name and id: so are the offsets in them, but for those of a newer topic of that name."""
-        places = [
-            (group_id, topic, partition)
-            for group_id, stored in self._groups.items()
-            for topic in topics.keys() & stored.keys()
-            for partition, value in stored[topic].items()
-            if _same_topic(read_offset(value).topic_id, topics[topic])
-        ]
-        places += [
+        """Topics are gone, by name and id: so are the offsets of open transactions in them. Those that are committed follow."""
+        self._deleted_topics.add(topics, self._groups)
+        return self._delete(
             place
-            for place, value in self._pending.items()
-            if place[1] in topics and _same_topic(read_offset(value).topic_id, topics[place[1]])
-        ]
-        return self._delete(places)
+            for place, value in list(self._pending.items())
+            if place[1] in topics and same_topic(read_offset(value).topic_id, topics[place[1]])
+        )
+
+    def delete_of_topics(self) -> list[CoordinatorRecord]:
+        """Delete the next offsets of deleted topics, but none of newer topics of their names."""
+        return self._delete(self._deleted_topics.look(self._groups))
 
     # -- expiry -------------------------------------------------------------------------------------------------------
 
@@ -360,11 +364,6 @@ class CommittedOffsets:
         records = self._delete(places)
         empty = [one for one in seen if one not in self._groups and not self._pending.has(one)]
         return Expired(records, empty, self._expiry.under_way)
-
-
-def _same_topic(stored: Uuid, wanted: Uuid) -> bool:
-    """Whether two ids may be of one topic: zero is not known."""
-    return stored == wanted or ZERO_UUID in {stored, wanted}
 
 
 def _check_size(group_id: str, topics: Iterable[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic]) -> None:

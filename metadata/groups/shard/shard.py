@@ -197,6 +197,8 @@ class GroupShard:
 
     def _topics_changed(self, event: TopicsChanged, _now: Now) -> list[Action]:
         self.image = event.image
+        if not event.removed:
+            return []
         records = self.offsets.topics_deleted({name: topic_id for topic_id, name in event.removed.items()})
         return [Write(records, divisible=True)] if records else []
 
@@ -219,6 +221,8 @@ class GroupShard:
 
     def deadline(self) -> int | None:
         """The next moment at which a group or the offsets are to be looked at."""
+        if self.offsets.deletion_under_way:
+            return 0
         moment_ms = self._deadlines.next_ms()
         expiry_ms = self._next_expiry_ms
         if moment_ms is None or expiry_ms is None:
@@ -233,6 +237,8 @@ class GroupShard:
             if group is not None:
                 actions += group.due(now)
                 self.look_after(group)
+        if self.offsets.deletion_under_way and (records := self.offsets.delete_of_topics()):
+            actions.append(Write(records, divisible=True))
         if self._next_expiry_ms is not None and self._next_expiry_ms <= now.monotonic_ms:
             records = self._expire(now)
             if records:

@@ -114,8 +114,11 @@ def test_offsets_go_with_their_topic(offsets):
     put(offsets, 1, PRODUCER)
     put(offsets, 2, group="h", topic_id=b"o" * 16)
     put(offsets, 0, group="h", topic="u")
-    assert offsets.topics_deleted({"t": b"o" * 16, "v": ID}) == [tombstone("h", "t", 2), tombstone("g", "t", 1)]
-    assert offsets.topics_deleted({"t": ID}) == [tombstone("g", "t", 0)]
+    assert offsets.topics_deleted({"t": b"o" * 16, "v": ID}) == [tombstone("g", "t", 1)]
+    assert offsets.delete_of_topics() == [tombstone("h", "t", 2)]
+    assert not offsets.deletion_under_way
+    assert offsets.topics_deleted({"t": ID}) == []
+    assert offsets.delete_of_topics() == [tombstone("g", "t", 0)]
     assert offsets.has_offsets("h")
     assert not offsets.has_offsets("g")
     assert not offsets.has_pending("g")

@@ -140,7 +140,10 @@ class Offsets(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS))
     def delete_topic(self, topic):
-        for key, value in self.live.topics_deleted({topic: topic.encode() * 16}):
+        records = self.live.topics_deleted({topic: topic.encode() * 16})
+        while self.live.deletion_under_way:
+            records += self.live.delete_of_topics()
+        for key, value in records:
             self.log.append(key, value, None)
 
     @rule(later_ms=st.sampled_from([-60, 0, 20, 60, 150]))

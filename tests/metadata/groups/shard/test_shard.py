@@ -144,6 +144,9 @@ def test_deleted_topics_take_their_offsets_along(classic_world):
     world = classic_world()
     world.commit_offset()
     world.take(world.shard.step(TopicsChanged(EMPTY_IMAGE, {bytes(15) + b"t": "t"}), world.now))
+    assert world.shard.deadline() == 0
+    world.take(world.shard.due(world.now))
+    assert world.shard.deadline() != 0
     assert not world.shard.offsets.has_offsets("g")
     assert world.log[-1].value is None
 

@@ -1,0 +1,63 @@
+"""Offsets of deleted topics, found some at a time: there may be a million of one topic, over all groups and shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from stratalog.metadata.groups.offsets.records import read_offset
+from stratalog.wire.topic import ZERO_UUID, Uuid
+
+__all__ = ["OFFSETS_AT_ONCE", "DeletedTopics", "same_topic"]
+
+OFFSETS_AT_ONCE: Final = 250
+"""How many offsets, and groups without any, one shard looks at before others have their turn: fifty shards may have theirs together."""
+
+Place = tuple[str, str, int]
+"""Group, topic and partition of an offset."""
+
+
+class DeletedTopics:
+    """The topics whose offsets are still to go, and the groups that have not been looked at for them."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, set[Uuid]] = {}
+        self._to_look: list[str] = []
+
+    @property
+    def under_way(self) -> bool:
+        """Whether groups are left."""
+        return bool(self._to_look)
+
+    def add(self, topics: Mapping[str, Uuid], groups: Iterable[str]) -> None:
+        """Topics are gone, by name and id: all ``groups`` are to be looked at, also for those that went before."""
+        for name, topic_id in topics.items():
+            self._ids.setdefault(name, set()).add(topic_id)
+        self._to_look = list(groups)
+        if not self._to_look:
+            self._ids.clear()
+
+    def look(self, groups: Mapping[str, Mapping[str, Mapping[int, bytes]]]) -> list[Place]:
+        """Offsets of the next groups that are to go."""
+        places: list[Place] = []
+        read = 0
+        while self._to_look and read < OFFSETS_AT_ONCE:
+            group_id = self._to_look.pop()
+            stored = groups.get(group_id, {})
+            read += 1
+            for topic in self._ids.keys() & stored.keys():
+                read += len(stored[topic])
+                places += [(group_id, topic, at) for at, value in stored[topic].items() if self.is_gone(topic, value)]
+        if not self._to_look:
+            self._ids.clear()
+        return places
+
+    def is_gone(self, topic: str, value: bytes) -> bool:
+        """Whether the offset in this record is of one of the topics, and of no newer one of that name."""
+        stored_id = read_offset(value).topic_id
+        return any(same_topic(stored_id, one) for one in self._ids.get(topic, ()))
+
+
+def same_topic(stored: Uuid, wanted: Uuid) -> bool:
+    """Whether two ids may be of one topic: zero is not known."""
+    return stored == wanted or ZERO_UUID in {stored, wanted}

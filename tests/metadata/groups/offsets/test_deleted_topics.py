@@ -1,0 +1,47 @@
+"""Offsets of deleted topics: found in parts, whatever comes and goes meanwhile."""
+
+from stratalog.metadata.groups.offsets.deleted_topics import OFFSETS_AT_ONCE, DeletedTopics
+from stratalog.metadata.groups.offsets.records import NEVER, CommittedOffset, pack_offset
+
+OLD, NEW, OTHER = b"o" * 16, b"n" * 16, b"x" * 16
+
+
+def stored(topic_id):
+    return pack_offset(CommittedOffset(7, -1, "", 5, NEVER, topic_id))
+
+
+def test_many_offsets_are_found_in_parts():
+    """A part ends with the group in which it has looked at enough; each offset is found once."""
+    groups = {f"g{at}": {"t": dict.fromkeys(range(100), stored(OLD)), "u": {0: stored(OLD)}} for at in range(7)}
+    topics = DeletedTopics()
+    topics.add({"t": OLD}, groups)
+    parts = []
+    while topics.under_way:
+        parts.append(topics.look(groups))
+    assert [len(part) for part in parts] == [300, 300, 100]
+    assert max(map(len, parts)) < OFFSETS_AT_ONCE + 100
+    assert {place for part in parts for place in part} == {(name, "t", at) for name in groups for at in range(100)}
+
+
+def test_groups_without_offsets_of_the_topic_count_as_well():
+    """A look at a hundred thousand of them is long, too."""
+    groups = {f"g{at}": {"u": {0: stored(OLD)}} for at in range(OFFSETS_AT_ONCE + 1)}
+    topics = DeletedTopics()
+    topics.add({"t": OLD}, groups)
+    assert (topics.look(groups), topics.under_way) == ([], True)
+    assert (topics.look(groups), topics.under_way) == ([], False)
+
+
+def test_a_topic_that_goes_meanwhile_has_all_groups_looked_at_again():
+    """For both; offsets of the present topic of that name stay, and a group that has gone is no matter."""
+    groups = {
+        "a": {"t": {0: stored(OLD), 1: stored(NEW), 2: stored(OTHER)}},
+        "b": {"t": dict.fromkeys(range(OFFSETS_AT_ONCE), stored(OLD))},
+    }
+    topics = DeletedTopics()
+    topics.add({"t": OLD}, groups)
+    assert len(topics.look(groups)) == OFFSETS_AT_ONCE
+    del groups["b"]
+    topics.add({"t": NEW}, ["a", "b"])
+    assert topics.look(groups) == [("a", "t", 0), ("a", "t", 1)]
+    assert not topics.under_way
