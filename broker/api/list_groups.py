@@ -6,12 +6,10 @@ may describe. COORDINATOR_LOAD_IN_PROGRESS while some groups are still being loa
 
 from __future__ import annotations
 
-from typing import Any
-
 from stratalog.broker.api.broker_view import Context
-from stratalog.broker.coordinators.gather import Gather
 from stratalog.broker.requests.authorizer import CLUSTER_NAME
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Awaited, Steps
 from stratalog.metadata.groups.group_events import ListGroups
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -22,22 +20,31 @@ __all__ = ["API"]
 
 def handle(context: Context, request: ListGroupsRequest) -> Pending:
     """Ask every shard."""
-    groups = context.broker.groups
-    if groups.loading:
+    if context.broker.groups.loading:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: Context, request: ListGroupsRequest) -> Steps[Message]:
+    """One shard after the other: together they may hold a hundred thousand groups. Those of one are found in one step."""
     sees_all = context.allows(CLUSTER_NAME, Operation.DESCRIBE, ResourceType.CLUSTER)
-
-    def assemble(answers: list[Any]) -> Message:
-        listed = [one for answer in answers for one in answer.groups if sees_all or context.allows(one.group_id)]
-        codes = [answer.error_code for answer in answers if answer.error_code]
-        return ListGroupsResponse(error_code=codes[0], groups=[]) if codes else ListGroupsResponse(groups=listed)
-
-    gather = Gather(context, assemble)
     states = frozenset(state.lower() for state in request.states_filter)
     types = frozenset(name.lower() for name in request.types_filter)
-    for driver in groups.drivers():
-        driver.ask(ListGroups(gather.part(_failed), states, types))
-    return gather.close()
+    rows = context.rows("groups")
+    for driver in list(context.broker.groups.drivers()):
+        awaited = Awaited(_failed)
+        driver.ask(ListGroups(awaited, states, types))
+        yield awaited
+        found: ListGroupsResponse = awaited.answer
+        if found.error_code:
+            return ListGroupsResponse(error_code=found.error_code, groups=[])
+        for group in found.groups:
+            if sees_all or context.allows(group.group_id):
+                yield from rows.add(group)
+            else:
+                yield None
+        yield None
+    return ListGroupsResponse(groups=rows.close())
 
 
 def _failed(error: KafkaError) -> ListGroupsResponse:

@@ -1,5 +1,7 @@
 """ListGroups over the wire."""
 
+import importlib.util
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +10,25 @@ from stratalog.broker.api import list_groups
 from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+
+def _at_once():
+    """The module beside this one."""
+    spec = importlib.util.spec_from_file_location("at_once", Path(__file__).with_name("at_once.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.AtOnce
+
+
+class Asked(_at_once()):
+    """A context whose shards answer with ``ask``."""
+
+    def __init__(self, *asks, allows=lambda *_: True):
+        drivers = [SimpleNamespace(ask=ask) for ask in asks]
+        self.broker = SimpleNamespace(groups=SimpleNamespace(loading=False, drivers=lambda: drivers))
+        self.allows = allows
+        self.answers = []
+        self.respond = self.answers.append
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -39,33 +60,43 @@ def test_while_groups_are_loaded():
         list_groups.API.handle(context, ListGroupsRequest())
 
 
-def test_listed_groups_by_permission():
-    """Without the cluster only those that the caller may describe; groups are described."""
-    answers = []
+def groups_of(*names):
+    """A shard that has these groups."""
 
     def ask(event):
-        groups = [ListedGroup(group_id=name, protocol_type="consumer") for name in ("mine", "theirs")]
+        groups = [ListedGroup(group_id=name, protocol_type="consumer") for name in names]
         event.token.respond(ListGroupsResponse(groups=groups))
 
-    groups = SimpleNamespace(loading=False, drivers=lambda: [SimpleNamespace(ask=ask)])
-    context = SimpleNamespace(
-        broker=SimpleNamespace(groups=groups),
-        allows=lambda name, *_: name == "mine",
-        respond=answers.append,
-    )
+    return ask
+
+
+def test_listed_groups_by_permission():
+    """Without the cluster only those that the caller may describe; groups are described."""
+    context = Asked(groups_of("mine", "theirs"), groups_of("theirs too"), allows=lambda name, *_: name == "mine")
     list_groups.API.handle(context, ListGroupsRequest())
-    assert [one.group_id for one in answers[0].groups] == ["mine"]
+    assert [one.group_id for one in context.answers[0].groups] == ["mine"]
     assert (list_groups.API.operation, list_groups.API.resource) == (Operation.DESCRIBE, ResourceType.GROUP)
 
 
 def test_a_shard_that_fails():
     """Its error is that of the whole."""
-    answers = []
+    context = Asked(groups_of("a"), lambda event: event.token.fail(KafkaError(ErrorCode.NOT_COORDINATOR)))
+    list_groups.API.handle(context, ListGroupsRequest())
+    assert (context.answers[0].error_code, context.answers[0].groups) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+def test_others_have_their_turn_between_shards_and_groups():
+    """A shard is asked when the one before has been answered for."""
+    asked = []
 
     def ask(event):
-        event.token.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+        asked.append(event)
+        groups_of("a", "b")(event)
 
-    groups = SimpleNamespace(loading=False, drivers=lambda: [SimpleNamespace(ask=ask)])
-    context = SimpleNamespace(broker=SimpleNamespace(groups=groups), allows=lambda *_: True, respond=answers.append)
-    list_groups.API.handle(context, ListGroupsRequest())
-    assert (answers[0].error_code, answers[0].groups) == (ErrorCode.NOT_COORDINATOR, [])
+    context = Asked(ask, ask)
+    context.sliced = lambda steps: steps
+    steps = list_groups.API.handle(context, ListGroupsRequest())
+    next(steps)
+    assert len(asked) == 1
+    assert sum(1 for _ in steps) > 4
+    assert len(asked) == 2
