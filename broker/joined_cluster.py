@@ -140,7 +140,7 @@ class JoinedCluster:
         lost = lost_partitions(image, self._half.node_id, self._half.directories())
         if lost:
             text = "%d partitions of this broker, %s first, lie in directory %s by the metadata, which is none that it has: "
-            text += "they are offline here. Restore that directory, or the meta.properties that names it"
+            text += "they are offline here, unless it was replaced. Else restore that directory, or the meta.properties that names it"
             log.error(text, len(lost), lost[0][0], uuid_text(lost[0][1]))
         await all_open()
         self.membership.lifecycle.logs_opened()

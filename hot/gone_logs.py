@@ -8,14 +8,20 @@ and its row was not, or if the recovery points could not be read. It stays so un
 from __future__ import annotations
 
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.storage.checkpoint import RECOVERY_POINTS
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["begin_points", "begun", "has_lost", "note_lost"]
+__all__ = ["begin_points", "begun", "has_lost", "is_new", "note_lost"]
 
 
 def has_lost(directory: LogDirectory, name: TopicPartition) -> bool:
     """Whether the log of a partition that was placed here before this start is gone."""
     return name in directory.gone or (directory.is_bare and name not in directory.partitions)
+
+
+def is_new(directory: LogDirectory) -> bool:
+    """Whether a directory holds no logs so far: it was formatted since the last start."""
+    return directory.is_bare and RECOVERY_POINTS not in directory.damaged_checkpoints
 
 
 def note_lost(directory: LogDirectory, name: TopicPartition) -> None:

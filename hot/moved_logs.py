@@ -44,6 +44,7 @@ __all__ = [
     "future_directory_name",
     "note_origin",
     "note_target",
+    "only_copies",
     "rows_carried",
     "settle_moves",
     "take_over",
@@ -207,13 +208,14 @@ def _bounds(log_: Log) -> LogBounds:
 
 
 def settle_moves(
-    directories: Sequence[LogDirectory], unique: Callable[[], Uuid], *, is_all: bool = True
+    directories: Sequence[LogDirectory], unique: Callable[[], Uuid], *, is_all: bool = True, is_replaced: bool = True
 ) -> list[UnfinishedMove]:
     """Bring moves that a stop has interrupted to one log for each partition; those that are to be begun again.
 
     No log is removed before the other one is known to be whole. ``is_all``: no directory is offline. A log that was to
     move to one that is goes on where it is: its note goes, or a later start would take the copy, which lacks what is written now.
     If none is, the notes of logs that lie there once go, or a log would count as undecided when a disk fails much later.
+    ``is_replaced``: an empty directory is in the place of one that is lost, and logs that lie in none were lost with it.
     Raises `OSError`.
     """
     if not is_all:
@@ -223,14 +225,14 @@ def settle_moves(
             for log_ in twice:
                 if name in copy.partitions and name in log_.partitions and copy is not log_:
                     _settle(name, log_, copy, unique)
-    unfinished = _drop_copies(directories)
+    unfinished = _drop_copies(directories, is_replaced=is_replaced)
     if is_all:
         _drop_settled(directories)
     return unfinished
 
 
-def _drop_copies(directories: Sequence[LogDirectory]) -> list[UnfinishedMove]:
-    """Remove the copies that were not complete, but those of logs that are not there."""
+def _drop_copies(directories: Sequence[LogDirectory], *, is_replaced: bool) -> list[UnfinishedMove]:
+    """Remove the copies that were not complete, but those of logs that are not there: these are kept, aside if the log is lost."""
     unfinished: dict[TopicPartition, UnfinishedMove] = {}
     for directory in directories:
         for name, path in _copies(directory):
@@ -240,6 +242,8 @@ def _drop_copies(directories: Sequence[LogDirectory]) -> list[UnfinishedMove]:
                 if name not in directory.partitions:
                     directory.forget(name)  # the rows that were carried ahead
                 unfinished[name] = UnfinishedMove(name, directory.path)
+            elif not is_replaced:
+                log.error("%s is an unfinished copy of a log whose directory is away; it stays", path)
             else:
                 kept = path.removesuffix(FUTURE_SUFFIX) + _STRAY_SUFFIX
                 directory.files.rename(path, kept)
@@ -283,6 +287,16 @@ def undecided(directories: Sequence[LogDirectory]) -> set[TopicPartition]:
             if origin is not None and origin not in here:
                 found.add(name)
     return found
+
+
+def only_copies(directories: Sequence[LogDirectory]) -> dict[TopicPartition, str]:
+    """The paths of unfinished copies whose logs lie in none of these directories; asked before `settle_moves`."""
+    return {
+        name: f"{directory.path}/{entry}"
+        for directory in directories
+        for name, entry in _entries_of_copies(directory)
+        if not any(name in one.partitions for one in directories)
+    }
 
 
 def _duplicates(directories: Sequence[LogDirectory]) -> dict[TopicPartition, list[LogDirectory]]:
@@ -341,11 +355,17 @@ def _tell_undecided(name: TopicPartition, further: LogDirectory, other: LogDirec
 
 def _copies(directory: LogDirectory) -> list[tuple[TopicPartition, str]]:
     """The copies in a directory that have not taken the place of a log; they are no strangers any more."""
+    found = _entries_of_copies(directory)
+    for _, entry in found:
+        directory.unknown.remove(entry)
+    return [(name, f"{directory.path}/{entry}") for name, entry in found]
+
+
+def _entries_of_copies(directory: LogDirectory) -> list[tuple[TopicPartition, str]]:
     found = []
-    for entry in list(directory.unknown):
+    for entry in directory.unknown:
         match = _FUTURE.fullmatch(entry)
         name = None if match is None else parse_directory_name(match["name"])
         if name is not None:
-            directory.unknown.remove(entry)
-            found.append((name, f"{directory.path}/{entry}"))
+            found.append((name, entry))
     return found

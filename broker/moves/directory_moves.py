@@ -75,7 +75,7 @@ class DirectoryMoves:
 
     def begin_again(self) -> None:
         """Begin again what the last stop has interrupted; replicas whose logs are not open yet follow."""
-        unfinished = self._services.directories.unfinished_moves
+        unfinished = self._services.directories.settled.unfinished_moves
         self._tries += 1
         for move in list(unfinished):
             name = move.topic_partition

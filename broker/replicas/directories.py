@@ -17,12 +17,14 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from stratalog.broker.replicas.directory_loading import (
+    Settled,
     check_formatted,
     cluster_id_of,
     load_directories,
     put_marks_back,
     release_loaded,
     report,
+    settle,
 )
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.runtime.ballast import NOTHING_SPARE, Ballast, Spare
@@ -35,7 +37,6 @@ from stratalog.hot.gone_logs import begin_points, has_lost
 from stratalog.hot.leaving_logs import doom_left, make_way, set_log_aside
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
-from stratalog.hot.moved_logs import UnfinishedMove, settle_moves, undecided
 from stratalog.hot.stale_rows import row_stores, rows_stored
 from stratalog.hot.storage.checkpoint import (
     MetaProperties,
@@ -111,10 +112,8 @@ class Directories:
         """The replica of the metadata log, once it is open: each checkpoint of its directory has its rows."""
         self.cluster_id = cluster_id
         self.node_id = node_id
-        self.unfinished_moves: list[UnfinishedMove] = []
-        """Moves between directories that the last stop has interrupted."""
-        self.undecided: set[TopicPartition] = set()
-        """Logs that came here by a move, and may have gone on in a directory that is offline since the start."""
+        self.settled = Settled([])
+        """The moves between directories that the last stop has interrupted, as this start has left them."""
 
     @classmethod
     def open(
@@ -144,9 +143,7 @@ class Directories:
             if not may_format:
                 check_formatted(usable)
             cluster_id = cluster_id_of(usable, node_id)
-            is_all = len(usable) == len(loaded)
-            unfinished = settle_moves(usable, partial(os.urandom, _UUID_BYTES), is_all=is_all)
-            uncertain = set() if is_all else undecided(usable)
+            settled = settle(loaded, metadata_only=metadata_only)
         except BaseException:
             release_loaded(loaded)
             raise
@@ -169,8 +166,7 @@ class Directories:
             directories.append(Directory(found, writer, directory_id or LOST, one.lock, one.ballast))
             report(found)
         opened = cls(directories, cluster_id, node_id, metadata_only=metadata_only)
-        opened.unfinished_moves = unfinished
-        opened.undecided = uncertain
+        opened.settled = settled
         return opened
 
     @property

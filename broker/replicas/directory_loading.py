@@ -9,20 +9,25 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from stratalog.broker.runtime.ballast import DISK_FULL, Ballast, Spare
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.gone_logs import is_new
+from stratalog.hot.moved_logs import UnfinishedMove, only_copies, settle_moves, undecided
 from stratalog.hot.stale_rows import forget_removed
 from stratalog.hot.storage.checkpoint import write_clean_shutdown
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Invalid
-from stratalog.wire.topic import uuid_parse, uuid_text
+from stratalog.wire.topic import TopicPartition, uuid_parse, uuid_text
 
 __all__ = [
     "LoadedDirectory",
+    "Settled",
     "check_formatted",
     "cluster_id_of",
     "load_directories",
@@ -30,9 +35,11 @@ __all__ = [
     "put_marks_back",
     "release_loaded",
     "report",
+    "settle",
 ]
 
 _UUID_BYTES: Final = 16
+_NO_COPIES: Final[Mapping[TopicPartition, str]] = MappingProxyType({})
 _OF_THE_PROCESS: Final = DISK_FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Errors that another start does not have, or that a full disk makes: the start ends with them."""
 
@@ -46,6 +53,18 @@ class LoadedDirectory(NamedTuple):
     lock: int | None
     ballast: Ballast
     error: OSError | None = None
+
+
+class Settled(NamedTuple):
+    """The moves between directories that the last stop has interrupted, as the start leaves them."""
+
+    unfinished_moves: list[UnfinishedMove]
+    undecided: frozenset[TopicPartition] = frozenset()
+    """Logs that came here by a move, and may have gone on in a directory that is offline since the start."""
+    only_copies: Mapping[TopicPartition, str] = _NO_COPIES
+    """Unfinished copies of logs that lie in a directory which is away; empty where that is lost."""
+    is_replaced: bool = False
+    """Whether all directories could be read, and one of them is new: a log that lies in none is lost."""
 
 
 def load_directories(
@@ -130,6 +149,20 @@ def _make(path: str) -> None:
         if error.errno in _OF_THE_PROCESS:
             raise
         raise _NotMade(f"log.dirs (--data): the directory {path} cannot be made: {error.strerror}") from error
+
+
+def settle(loaded: Sequence[LoadedDirectory], *, metadata_only: str | None) -> Settled:
+    """Bring moves that a stop has interrupted to one log for each partition. Raises `OSError`.
+
+    An empty directory that was formatted since the last start is in the place of one that is lost. While another one
+    cannot be read, or none is new, a log that is in none of them may lie in one that is away.
+    """
+    usable = [one.files for one in loaded if one.error is None]
+    is_all = len(usable) == len(loaded)
+    is_replaced = is_all and any(is_new(one) for one in usable if one.path != metadata_only)
+    alone = _NO_COPIES if is_replaced else only_copies(usable)
+    unfinished = settle_moves(usable, partial(os.urandom, _UUID_BYTES), is_all=is_all, is_replaced=is_replaced)
+    return Settled(unfinished, frozenset() if is_all else frozenset(undecided(usable)), alone, is_replaced)
 
 
 def release_loaded(loaded: Sequence[LoadedDirectory]) -> None:

@@ -22,7 +22,7 @@ from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
 from stratalog.broker.replicas.led import Led, why_led, why_opened
-from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog, first_high_watermark, kept_high_watermark
+from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog
 from stratalog.broker.replicas.log_settings import TopicSettings
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.partition_table import PartitionTable
@@ -32,6 +32,7 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory
 from stratalog.hot.config import LogConfig
+from stratalog.hot.first_marks import first_high_watermark, kept_high_watermark
 from stratalog.hot.replica_state import NO_BROKER_EPOCH
 from stratalog.metadata.image.directory_ids import UNASSIGNED
 from stratalog.metadata.image.image import ClusterImage
@@ -115,7 +116,7 @@ class HostedPartitions:
 
     def started(self) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on."""
-        self.logs.started(self.placing.is_placed_here, self.placing.unplaced)
+        self.logs.started(self.placing.is_placed_here, self.placing.anywhere)
         self._services.directories.tell_without_topic(self._services.image().topics.by_id)
         if self._services.copying is not None:
             self._services.directories.set_moved_aside(self.placing.is_held_elsewhere)
@@ -174,7 +175,8 @@ class HostedPartitions:
                 self.reconfigure(image, topic.name)  # no set counts by an earlier minimum: roles may come first
             self._note_durability(state, unified.partition.log.config)
         if unified is None:
-            if state.leader == node_id or (node_id in state.replicas and len(state.replicas) > 1):
+            is_copied = node_id in state.replicas and len(state.replicas) > 1
+            if state.leader == node_id or is_copied or self.placing.is_astray(state):
                 self.table.due.add(topic.name, topic.topic_id, number)
             else:
                 self.table.due.discard(topic.name, number)
@@ -185,7 +187,8 @@ class HostedPartitions:
         elif state.leader != node_id:
             self._lead_no_longer(unified, state)
         elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
-            led = why_led(state, was_led=unified.partition.leader is not None)
+            led = why_led(state, was_led=unified.partition.leader is not None, is_bare=unified.is_bare)
+            unified.is_bare = False
             self._copy_no_longer(unified)
             self._lead(unified.partition, state)
             self._services.on_led(unified, led)
@@ -349,7 +352,7 @@ class HostedPartitions:
         partition = Partition(
             opened.log,
             directory=opened.directory.writer,
-            high_watermark=first_high_watermark(opened, state),
+            high_watermark=first_high_watermark(opened.log, opened.high_watermarks, len(state.replicas)),
             clock=services.clock,
             rework=services.rework,
             asking=NO_FOLLOWERS if services.copying is None else services.copying.asking,
@@ -362,6 +365,7 @@ class HostedPartitions:
         if services.copying is not None:
             partition.end_watchers.add(partial(services.purgatory.check, partition))
         leads = state.leader == services.node_id
+        unified.is_bare = opened.led is Led.LOST and not leads
         if leads:
             self._lead(partition, state)
         self.table.add(unified)
@@ -379,8 +383,7 @@ class HostedPartitions:
 
         Its log ends below its mark or below the recovery point, or has a hole.
         """
-        log_, node_id = opened.log, self._services.node_id
-        mark = kept_high_watermark(opened)
+        log_, node_id, mark = opened.log, self._services.node_id, kept_high_watermark(opened.log, opened.high_watermarks)
         has_hole = any(True for _ in log_.missing_ranges())
         ends_early = log_.log_end_offset < mark or log_.recovery.has_lost_flushed
         if len(state.replicas) == 1 or not (has_hole or ends_early):

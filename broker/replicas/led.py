@@ -28,8 +28,10 @@ class Led(Enum):
     """It was led all the time; its settings have changed."""
 
 
-def why_led(state: PartitionImage, *, was_led: bool) -> Led:
-    """Why a partition that is open already is led from now on."""
+def why_led(state: PartitionImage, *, was_led: bool, is_bare: bool = False) -> Led:
+    """Why a partition that is open already is led from now on; ``is_bare``: its log was not there, and it has not led since."""
+    if is_bare and len(state.replicas) == 1:
+        return Led.LOST
     if state.leader_recovery is LeaderRecovery.RECOVERING:
         return Led.UNCLEAN
     return Led.RENEWED if was_led or len(state.replicas) == 1 else Led.TAKEN_OVER

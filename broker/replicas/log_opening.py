@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from stratalog.broker.replicas.directories import Directories, Directory
@@ -22,6 +22,7 @@ from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.cleaner_offsets import follow_cuts
 from stratalog.hot.config import LogConfig
+from stratalog.hot.first_marks import begin_at_log_start
 from stratalog.hot.gone_logs import begun, has_lost, note_lost
 from stratalog.hot.leaving_logs import doom_partition, forget_other_topic
 from stratalog.hot.log.log import Log
@@ -30,11 +31,10 @@ from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.hot.stale_rows import drop_stale_rows
 from stratalog.hot.storage.shortages import SHORTAGES
 from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
-from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.errors import KafkaError, StratalogError
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
-__all__ = ["LogOpening", "OpenedLog", "first_high_watermark", "kept_high_watermark"]
+__all__ = ["LogOpening", "OpenedLog"]
 
 _OF_ONE_NAME = frozenset(
     {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.ENAMETOOLONG}
@@ -57,6 +57,11 @@ class OpenedLog(NamedTuple):
     log: Log
     directory: Directory
     led: Led
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """The checkpoint of the directory."""
+        return self.directory.files.high_watermarks
 
 
 class LogOpening:
@@ -81,7 +86,9 @@ class LogOpening:
         self._lost: dict[Uuid, None] = {}
         """Topics with a log that was not there at the start and could not be begun anew so far."""
         self._unread: dict[TopicPartition, Uuid] = {}
-        """Replicas without a directory in the metadata, which may lie in one that was offline from the start."""
+        """Replicas without a directory in the metadata, and only ones, which may lie in one that is away since the start."""
+        self._replaced: dict[TopicPartition, Uuid] = {}
+        """The same where they were lost with a directory that was replaced."""
         self.given_up: dict[TopicPartition, Uuid] = {}
         """Replicas that count and whose logs are gone from their directory: the controller is to hear of it."""
         self.on_forgotten: Callable[[Uuid, int], None] = lambda _topic_id, _partition: None
@@ -90,15 +97,20 @@ class LogOpening:
     def started(
         self,
         is_placed_here: Callable[[TopicPartition], bool],
-        unplaced: Callable[[], Iterable[tuple[TopicPartition, Uuid]]],
+        anywhere: Callable[[], Iterable[tuple[TopicPartition, Uuid]]],
     ) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on.
 
-        ``unplaced`` gives the replicas of this broker that the metadata place in no directory, and the ids of their topics.
+        ``anywhere`` gives the replicas of this broker that may lie in any directory, and the ids of their topics.
         """
         self._started = True
         if self._directories.is_partly_unread:
-            self._unread = {name: topic_id for name, topic_id in unplaced() if not self._directories.holding(name)}
+            self._unread = {name: topic_id for name, topic_id in anywhere() if not self._directories.holding(name)}
+        elif self._directories.settled.is_replaced:
+            self._replaced = {name: topic_id for name, topic_id in anywhere() if not self._directories.holding(name)}
+        elif self._directories.settled.only_copies:
+            copies = self._directories.settled.only_copies
+            self._unread = {name: topic_id for name, topic_id in anywhere() if name in copies}
         self._directories.begin_points(is_placed_here)
         for directory in self._directories.online:
             directory.writer.begin_together()
@@ -143,15 +155,16 @@ class LogOpening:
         name: while one is offline, no log is begun anew that may lie there. ``is_counted_on``: others are copied from this
         replica, or it from none: it is not begun anew in the place of one in a directory that this broker does not have.
         """
-        directory = self._place(name, topic_id, placed_in, is_counted_on=is_counted_on)
+        is_only = not others_have_it
+        directory = self._place(name, topic_id, placed_in, is_counted_on=is_counted_on, is_only=is_only)
         if directory is None:
             return None
         directories = self._directories
         led = Led.OPENED
         if not directories.holding(name):
-            if not others_have_it:
-                self._report_lost(name, placed_in, directory)
-            led = Led.CREATED if self._started and topic_id not in self._lost else Led.LOST
+            is_lost = is_only and self._report_lost(name, topic_id, placed_in, directory)
+            is_new = self._started and topic_id not in self._lost and not is_lost
+            led = Led.CREATED if is_new else Led.LOST
         try:
             if led is not Led.OPENED:
                 drop_stale_rows(directory.files, name)
@@ -165,7 +178,7 @@ class LogOpening:
                 others_have_it=others_have_it,
             )
             follow_cuts(directory.files, log_)
-            _begin_at_log_start(log_)
+            begin_at_log_start(log_)
         except Exception as error:  # noqa: BLE001 - any mistake: one log that cannot be opened stops no other
             if led is Led.LOST:
                 self._lost[topic_id] = None
@@ -179,12 +192,14 @@ class LogOpening:
         self._recovery.add(log_)
         return OpenedLog(log_, directory, led)
 
-    def _place(self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid, *, is_counted_on: bool) -> Directory | None:
+    def _place(
+        self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid, *, is_counted_on: bool, is_only: bool
+    ) -> Directory | None:
         """Where the log lies, or is to lie; None if it cannot be opened there, which the table then says to clients."""
         if not self._make_way(name, topic_id):
             return None
         try:
-            directory = self._directory_for(name, topic_id, placed_in, is_counted_on=is_counted_on)
+            directory = self._directory_for(name, topic_id, placed_in, is_counted_on=is_counted_on, is_only=is_only)
             if is_counted_on:
                 self._check_not_gone(name, topic_id, placed_in)
         except OSError as error:
@@ -210,7 +225,7 @@ class LogOpening:
         return True
 
     def _directory_for(
-        self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid, *, is_counted_on: bool
+        self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid, *, is_counted_on: bool, is_only: bool
     ) -> Directory:
         """Where the log lies, or is to lie. Raises `OSError` if that is offline, or may be, or is not here."""
         directories = self._directories
@@ -219,12 +234,10 @@ class LogOpening:
             raise OSError(f"it lies in {directory.path}, which is offline: {directory.writer.offline}")
         if directory is not None:
             return directory
-        if placed_in in {UNASSIGNED, MIGRATING} and directories.is_partly_unread and not self._started:
-            self._unread[name] = topic_id
+        if directories.is_partly_unread and not self._started and (is_only or placed_in in {UNASSIGNED, MIGRATING}):
+            self._unread[name] = topic_id  # an only log may have been about to move from there
         if self._unread.get(name) == topic_id:
-            raise OSError(
-                "it may lie in the directory that is offline since the start, and is not begun anew in another one"
-            )
+            raise OSError(self._why_unread(name))
         known = {one.directory_id for one in directories.online}
         if placed_in not in known and not is_reserved(placed_in) and len(directories.online) < len(directories.all):
             raise OSError("it may lie in a directory that is offline, and is not begun anew in another one")
@@ -232,6 +245,11 @@ class LogOpening:
             why = f"it lies in directory {uuid_text(placed_in)}, which is none of this broker's: an empty log in its place would have the "
             raise OSError(
                 f"{why}other replicas drop what they have. Restore that directory, or elect one of them uncleanly"
+            )
+        if is_only and self._is_elsewhere(placed_in) and not directories.settled.is_replaced:
+            raise OSError(
+                f"it lies in directory {uuid_text(placed_in)}, which is none of this broker's, and no other broker has it. "
+                f"Restore that directory. {_by_hand(name)}"
             )
         preferred = self._preferred.get(name)
         if preferred is not None and preferred.writer.offline is None:
@@ -247,14 +265,14 @@ class LogOpening:
         directories = self._directories
         found = directories.holding(name)
         paths = " and ".join(one.path for one in found)
-        if name in directories.undecided:
+        if name in directories.settled.undecided:
             raise OSError(
                 f"it has moved to {paths} from a directory that is offline since the start, and may have gone on there"
             )
-        is_elsewhere = not is_reserved(placed_in) and placed_in not in {one.directory_id for one in directories.all}
-        if len(found) == 1 and directories.is_partly_unread and is_elsewhere:
+        if len(found) == 1 and directories.is_partly_unread and self._is_elsewhere(placed_in):
             raise OSError(
-                f"it lies in {paths}, and by the metadata in another directory, which may be one that is offline"
+                f"it lies in {paths}, and by the metadata in another directory, which may be one that is offline. If that disk "
+                "is lost, replace it by an empty one: the log goes on here then"
             )
         if len(found) < 2:
             return found[0] if found else None
@@ -272,6 +290,16 @@ class LogOpening:
                     one.writer.report(error)
                     raise
         return named[0]
+
+    def _why_unread(self, name: TopicPartition) -> str:
+        copy = self._directories.settled.only_copies.get(name)
+        if copy is None or self._directories.is_partly_unread:
+            return "it may lie in the directory that is offline since the start, and is not begun anew in another one"
+        return f"it lies in none of log.dirs, and {copy} is an unfinished copy: restore the other directory. {_by_hand(name)}"
+
+    def _is_elsewhere(self, placed_in: Uuid) -> bool:
+        """Whether the metadata name a directory that this broker does not have."""
+        return not is_reserved(placed_in) and placed_in not in {one.directory_id for one in self._directories.all}
 
     def _check_not_gone(self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid) -> None:
         """Raise `OSError` if the log lay here and is gone: an empty one in its place would have the others drop what they have."""
@@ -293,18 +321,23 @@ class LogOpening:
             "logs of all are gone, make this directory by hand, and restart"
         )
 
-    def _report_lost(self, name: TopicPartition, placed_in: Uuid, directory: Directory) -> None:
-        """Say that the only log of a partition begins anew although it was here: its disk was replaced, or its files removed."""
+    def _report_lost(self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid, directory: Directory) -> bool:
+        """Say that the only log of a partition begins anew although it was here: its disk was replaced, or its files removed.
+
+        False where it was not here.
+        """
         if placed_in == UNASSIGNED:  # as all logs of a node of its own
             held_it = next((one for one in self._directories.online if has_lost(one.files, name)), None)
         else:
             held_it = self._directories.that_lost(name, placed_in)
         if held_it is not None:
             lay_in = held_it.path
-        elif is_reserved(placed_in) or placed_in in {one.directory_id for one in self._directories.all}:
-            return
-        else:
+        elif self._is_elsewhere(placed_in):
             lay_in = f"the directory {uuid_text(placed_in)}, which is none of this broker's"
+        elif self._replaced.get(name) == topic_id and not is_reserved(placed_in):
+            lay_in = "a directory whose disk was replaced"  # it was about to move when its broker stopped
+        else:
+            return False
         log.error(
             "%s: its log is gone from %s, and no other broker has one: it begins anew in %s, after the end of its archive if it "
             "has one. If the files can be restored, stop this broker and put them back before clients write",
@@ -312,6 +345,7 @@ class LogOpening:
             lay_in,
             directory.path,
         )
+        return True
 
     def forget_gone(self, topic: str, number: int | None = None) -> None:
         """A topic was deleted, or other brokers or another topic have this partition: its logs are neither missed nor closed here."""
@@ -373,21 +407,9 @@ class LogOpening:
         self._recovery.tell()
 
 
-def _begin_at_log_start(log_: Log) -> None:
-    """Let a log that ends below its log start go on there, as Kafka does: all that it had was deleted by request.
-
-    A power cut leaves such a log where syncs are left to the system, and so does a crash while a copy begins. The archive
-    of a tiered topic has the say over its end. Raises `OSError`.
-    """
-    start, end = log_.log_start_offset, log_.log_end_offset
-    if end < start and not log_.config.remote_storage_enable:
-        log.warning(
-            "%s ends at offset %d, and all below %d was deleted: the log goes on there",
-            log_.topic_partition,
-            end,
-            start,
-        )
-        log_.truncate_fully_and_start_at(start, (), None)
+def _by_hand(name: TopicPartition) -> str:
+    """The explicit word of the operator that an only log is lost."""
+    return f"If it is lost for good, make the directory {name} in one of log.dirs, empty, and start again: it begins anew there"
 
 
 def _unopened(name: TopicPartition, path: str, error: Exception) -> str:
@@ -395,23 +417,3 @@ def _unopened(name: TopicPartition, path: str, error: Exception) -> str:
         f"{name} cannot be opened and is offline, the other partitions are served. Its files are in {path}: repair or move "
         f"away what is named here, and restart the broker: {error if isinstance(error, _NAMED) else repr(error)}"
     )
-
-
-def first_high_watermark(opened: OpenedLog, state: PartitionImage) -> int:
-    """The first high watermark of a log that has just been opened.
-
-    An only replica has committed all records on its disk. With several, the leader decides about those above the mark that was
-    written down last.
-    """
-    log_ = opened.log
-    if len(state.replicas) == 1:
-        return log_.flushed_offset
-    return min(max(kept_high_watermark(opened), log_.log_start_offset), log_.flushed_offset)
-
-
-def kept_high_watermark(opened: OpenedLog) -> int:
-    """The high watermark in the checkpoint; at most the offset at which the log was cut since."""
-    log_ = opened.log
-    mark = opened.directory.files.high_watermarks.get(log_.topic_partition, 0)
-    truncated_to = log_.cycles.truncated_to
-    return mark if truncated_to is None else min(mark, truncated_to)

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.unified_log import UnifiedLog
-from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED
+from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage
@@ -165,6 +165,16 @@ class Placing:
     def _directory_of(self, unified: UnifiedLog) -> Uuid:
         return self._directories.of(unified.partition.directory).directory_id
 
+    def is_astray(self, state: PartitionImage) -> bool:
+        """Whether this broker has the only replica, and by the image in a directory that is none of its own.
+
+        The controller elects it when it hears of another place. So its log is opened before it leads.
+        """
+        if state.replicas != (self._node_id,):
+            return False
+        directory = state.directory_of(self._node_id)
+        return not is_reserved(directory) and directory not in {one.directory_id for one in self._directories.all}
+
     def state_of(self, unified: UnifiedLog) -> PartitionImage | None:
         """The partition in the image of now; None if it is not there."""
         topic = self._image().topics.by_id.get(unified.topic_id)
@@ -182,11 +192,16 @@ class Placing:
         state = None if topic is None or topic.name != name.topic else topic.partitions.get(name.partition)
         return state is not None and self._node_id not in state.replicas and state.leader >= 0
 
-    def unplaced(self) -> Iterator[tuple[TopicPartition, Uuid]]:
-        """The replicas of this broker that the image of now places in no directory, and the ids of their topics."""
+    def anywhere(self) -> Iterator[tuple[TopicPartition, Uuid]]:
+        """The replicas of this broker that may lie in any of its directories, and the ids of their topics.
+
+        Those that the image of now places in none, and only ones: the image names where one is about to move, and no other has it.
+        """
         for topic in self._image().topics.by_id.values():
             for number, state in topic.partitions.items():
-                if self._node_id in state.replicas and state.directory_of(self._node_id) in {UNASSIGNED, MIGRATING}:
+                if self._node_id not in state.replicas:
+                    continue
+                if len(state.replicas) == 1 or state.directory_of(self._node_id) in {UNASSIGNED, MIGRATING}:
                     yield TopicPartition(topic.name, number), topic.topic_id
 
     def gone(self, topic_id: Uuid, partition: int) -> None:

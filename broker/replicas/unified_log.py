@@ -140,13 +140,15 @@ class LogRead(Struct):
 class UnifiedLog:
     """A hosted partition together with its archive."""
 
-    __slots__ = ("asked", "metrics", "on_damaged", "partition", "remote", "topic_id", "topic_partition")
+    __slots__ = ("asked", "is_bare", "metrics", "on_damaged", "partition", "remote", "topic_id", "topic_partition")
 
     def __init__(self, partition: Partition, metrics: TopicMetrics, remote: RemoteReader | None = None) -> None:
         self.partition = partition
         self.metrics = metrics
         self.remote = remote
         self.asked = AskedOffsets()
+        self.is_bare = False
+        """Whether its log has a past and was not there, and it has not led since."""
         self.on_damaged: Callable[[UnifiedLog], None] = _nothing_follows
         """Called when a range has been found that this disk has lost."""
         self.topic_partition: TopicPartition = partition.topic_partition

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.replicas.log_opening import _begin_at_log_start
 from stratalog.broker.replicas.partition import Partition
 from stratalog.hot.checkpoint_steps import bounds_steps
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.first_marks import begin_at_log_start
 from stratalog.wire.topic import TopicPartition
 from tests.broker.replicas.leader_rig import Disk
 from tests.broker.replicas.test_follower import Heard, batch, data
@@ -69,7 +69,7 @@ class Copy:
 def found(image, config):
     """The log that the next start finds."""
     log = LogDirectory.load("/d", image).open_log(NAME, ID, config, now_ms=2, others_have_it=True)
-    _begin_at_log_start(log)
+    begin_at_log_start(log)
     return log
 
 

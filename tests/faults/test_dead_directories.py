@@ -254,7 +254,7 @@ def test_a_partition_without_a_place_is_not_begun_after_the_start_either(start_n
     node.start()
     hosted, config = node.node.hosted, node.node.hosted.settings(node.node.image, "t")
     opening = LogOpening(node.node.directories, hosted.table, node.node.clock, segments_open_max=9)
-    node.run(lambda: opening.started(hosted.placing.is_placed_here, hosted.placing.unplaced))
+    node.run(lambda: opening.started(hosted.placing.is_placed_here, hosted.placing.anywhere))
     topic_id = node.node.image.topics.by_name["t"].topic_id
     for number in of:
         name = TopicPartition("t", number)

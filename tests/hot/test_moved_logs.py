@@ -18,6 +18,7 @@ from stratalog.hot.moved_logs import (
     future_directory_name,
     note_origin,
     note_target,
+    only_copies,
     rows_carried,
     settle_moves,
     take_over,
@@ -207,6 +208,7 @@ def test_a_copy_that_is_not_complete_is_dropped_and_known(bench):
     """It gets the name of something deleted, and the move begins again; nothing in the directory is strange."""
     loaded = bench.load()
     assert [one.unknown for one in loaded] == [[], [Path(bench.copy).name]]
+    assert only_copies(loaded) == {}
     (move,) = settle_moves(loaded, lambda: UNIQUE)
     assert move == (NAME, bench.target.path)
     assert loaded[1].unknown == []
@@ -228,8 +230,13 @@ def test_rows_that_were_carried_ahead_of_a_copy_go_with_it(bench):
 
 
 def test_an_only_copy_is_kept(bench, caplog):
-    """It is all that is left of the log."""
+    """It is all that is left of the log. While that may lie in a directory which is away, the next start knows of the move."""
     doom_partition(bench.source, NAME, UNIQUE)
+    loaded = bench.load()
+    assert only_copies(loaded) == {NAME: bench.copy}
+    assert settle_moves(loaded, lambda: UNIQUE, is_replaced=False) == []
+    assert loaded[1].unknown == []
+    assert Path(bench.copy).name in bench.names()
     assert bench.settle() == ([], [])
     assert f"t-0.{UNIQUE.hex()}-stray" in bench.names()
     assert "it is kept as" in caplog.text

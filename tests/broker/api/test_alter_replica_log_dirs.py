@@ -73,7 +73,7 @@ def test_a_replica_moves_and_is_served_meanwhile_and_after_a_restart(disks, vers
     disks.restart()
     assert lies_in(disks, disks.other)
     assert disks.values("t") == sent
-    assert not disks.node.directories.unfinished_moves
+    assert not disks.node.directories.settled.unfinished_moves
 
 
 def test_errors_are_those_of_kafka(disks):

@@ -297,7 +297,7 @@ async def test_a_move_that_was_interrupted_is_known_to_the_start(bench):
     directories.release()
     Path(bench.path / "b" / f"t-0.{'7' * 32}-future").mkdir()
     directories = bench.open("a", "b")
-    assert [(one.topic_partition, one.target) for one in directories.unfinished_moves] == [
+    assert [(one.topic_partition, one.target) for one in directories.settled.unfinished_moves] == [
         (NAME, str(bench.path / "b"))
     ]
     assert directories.all[1].files.doomed == [f"{bench.path}/b/t-0.{'7' * 32}-delete"]

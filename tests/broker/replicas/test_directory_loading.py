@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from stratalog.broker.replicas.directory_loading import load_directories, lock_directory, release_loaded
+from stratalog.broker.replicas.directory_loading import load_directories, lock_directory, release_loaded, settle
 from stratalog.broker.runtime.ballast import NOTHING_SPARE
 from stratalog.hot.storage.checkpoint import (
     RECOVERY_POINTS,
@@ -49,6 +49,32 @@ def test_a_directory_that_fails_is_offline_beside_another_one(load, watched_file
     assert f"log directory {tmp_path}/two cannot be used" in caplog.text
     os.close(lock_directory(f"{tmp_path}/two"))
     release_loaded([one, two])
+
+
+def test_a_disk_was_replaced_where_a_directory_is_new_and_all_can_be_read(load, watched_files, tmp_path):
+    """Logs that lie in none are lost then. A checkpoint that is damaged makes no directory new, nor does that of the metadata."""
+
+    def is_replaced(**options):
+        loaded = load(**options)
+        release_loaded(loaded)
+        return settle(loaded, metadata_only=f"{tmp_path}/one").is_replaced
+
+    write_offsets(watched_files, f"{tmp_path}/two", RECOVERY_POINTS, {})
+    copy = tmp_path / "two" / f"t-0.{'7' * 32}-future"
+    copy.mkdir()
+    loaded = load()
+    release_loaded(loaded)
+    settled = settle(loaded, metadata_only=f"{tmp_path}/one")
+    assert (settled.is_replaced, settled.only_copies) == (False, {TopicPartition("t", 0): str(copy)})
+    assert copy.exists()
+    (tmp_path / "two" / RECOVERY_POINTS).write_bytes(b"?")
+    assert not is_replaced()
+    (tmp_path / "two" / RECOVERY_POINTS).unlink()
+    watched_files.fail("unlink", f"{tmp_path}/one", errno.EIO)
+    assert not is_replaced(needed="two")
+    watched_files.faults.clear()
+    assert is_replaced()
+    assert not copy.exists()
 
 
 def test_a_log_that_waits_for_its_removal_is_not_missed(load, watched_files, tmp_path):

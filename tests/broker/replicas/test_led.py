@@ -20,6 +20,12 @@ def test_a_clean_leader_has_everything_and_one_that_was_elected_uncleanly_may_no
     assert why_led(state(LeaderRecovery.RECOVERING, replicas), was_led=was_led) is Led.UNCLEAN
 
 
+def test_a_log_that_began_anew_without_a_leader_is_led_as_one_that_was_lost():
+    """Its archive has the say over where it goes on. With other replicas its leader had."""
+    assert why_led(state(LeaderRecovery.RECOVERED, (1,)), was_led=False, is_bare=True) is Led.LOST
+    assert why_led(state(LeaderRecovery.RECOVERED), was_led=False, is_bare=True) is Led.TAKEN_OVER
+
+
 @pytest.mark.parametrize("opened", [Led.CREATED, Led.OPENED, Led.LOST])
 def test_a_start_as_an_unclean_leader(opened):
     """It had not recovered before the start, also if its log is begun anew."""

@@ -212,11 +212,17 @@ def test_a_partition_is_placed_here_if_the_image_has_a_replica_of_it_on_this_bro
     assert [bench.placing.is_placed_here(one) for one in names] == [True, False, False, False]
 
 
-def test_replicas_without_a_directory_are_named():
-    """Those of other brokers, and those with one, are not."""
+def test_replicas_that_may_lie_in_any_directory_are_named():
+    """Those without one in the image, and only ones, which may be about to move; not those of other brokers."""
     bench = Bench()
-    states = {0: state((1,), 1), 1: state((1,), 1, UNASSIGNED), 2: state((1,), 1, MIGRATING)}
+    two = replace(state((1,), 1), replicas=(1, 2), directories=(b"d" * 16, b"o" * 16))
+    states = {
+        0: two,
+        4: replace(two, replicas=(1,), directories=(b"d" * 16,)),
+        1: state((1,), 1, UNASSIGNED),
+        2: state((1,), 1, MIGRATING),
+    }
     states[3] = replace(state((2,), 2, UNASSIGNED), replicas=(2, 3), directories=(UNASSIGNED, UNASSIGNED))
     topics = {ID: SimpleNamespace(name="t", topic_id=ID, partitions=states)}
     bench.image = SimpleNamespace(topics=SimpleNamespace(by_id=topics))
-    assert list(bench.placing.unplaced()) == [(TopicPartition("t", number), ID) for number in (1, 2)]
+    assert {name.partition for name, _ in bench.placing.anywhere()} == {1, 2, 4}
