@@ -48,6 +48,7 @@ class Waiting:
         self.link.send(self.request(max_wait_ms=9_000, min_bytes=min_bytes, **session, **options), 12)
         self.node.wait_until(lambda: len(self.node.node.purgatory) == 1)
         self.reads.clear()
+        self.expired = self.node.node.purgatory.expired
 
     def request(self, *, max_wait_ms=0, min_bytes=1, session_id=0, **options):
         partitions = [
@@ -61,6 +62,7 @@ class Waiting:
     def receive(self):
         """The number of batches by partition."""
         answer = self.link.receive()
+        assert self.node.node.purgatory.expired == self.expired, "it left when its time was over"
         assert answer.error_code == ErrorCode.NONE
         return {
             one.partition_index: len(list(iter_headers(one.records)))
