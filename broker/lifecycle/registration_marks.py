@@ -40,9 +40,18 @@ class RegistrationMarks:
 
         One that is offline does not count: its replicas neither lead nor are counted on until it is back, and says then
         what it lost. Raises `OSError`.
+
+        The mark of a clean stop has gone with the loading of a directory. A process that ends before it opens a log, as no
+        controller answers, would be the second one to ask: so that epoch is left as the mark of a registration.
         """
         self._epoch = min(_lossless(one.files) for one in self._directories.online)
+        if self._epoch != _NONE:
+            self._in_each("leave", self._leave_again)
         return self._epoch
+
+    def _leave_again(self, files: LogDirectory) -> None:
+        if files.clean:
+            write_registration(files.files, files.path, self._epoch)
 
     def registered(self, broker_epoch: int) -> None:
         """The controller has given this process an epoch, and counts nothing here by what was there before."""

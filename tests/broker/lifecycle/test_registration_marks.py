@@ -115,6 +115,19 @@ def test_a_process_that_is_never_registered_leaves_the_marks_as_they_were(broker
     assert broker.start().previous_broker_epoch() == 7
 
 
+def test_a_process_that_ends_before_it_opens_a_log_leaves_the_farewell_of_the_one_before(broker):
+    """No controller was up in time. After a stop of all nodes no replica was in sync any more."""
+    marks = broker.start()
+    marks.registered(7)
+    marks.may_lose()
+    broker.stop(7)
+    for _ in range(2):
+        marks = broker.start()
+        assert marks.previous_broker_epoch() == 7
+    marks.may_lose()
+    assert broker.start().previous_broker_epoch() == -1
+
+
 def test_one_directory_that_is_new_counts_for_all(broker, tmp_path):
     """The broker has lost what lay there."""
     broker.start().registered(7)
