@@ -12,7 +12,13 @@ from msgspec import Struct
 
 from stratalog.broker.control.control_plane import new_topic_id
 from stratalog.broker.local_cluster.child_process import serve_command
-from stratalog.broker.local_cluster.directories import child_environment, choose_ports, find_nodes, make_cluster
+from stratalog.broker.local_cluster.directories import (
+    child_environment,
+    choose_ports,
+    find_nodes,
+    forget_unfinished,
+    make_cluster,
+)
 from stratalog.broker.local_cluster.node_files import HOST, ClusterLayout, NodePorts, cluster_layout
 from stratalog.broker.local_cluster.running import run_nodes
 from stratalog.broker.runtime.clock import SystemClock
@@ -77,6 +83,7 @@ def run_dev_cluster(count: int, folder: str, wishes: Wishes, *, is_kept: bool) -
 
 def _found(count: int, folder: str, wishes: Wishes) -> Mapping[int, str]:
     """The nodes that an earlier run left in ``folder``; none in a new one. Raises `Invalid`."""
+    forget_unfinished(folder)
     paths = find_nodes(folder)
     if not paths:
         if Path(folder, META_PROPERTIES).exists():

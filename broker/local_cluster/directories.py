@@ -1,13 +1,15 @@
 """Makes the directories and properties files of a cluster on one machine, or finds those of an earlier run.
 
 Directories are formatted first and properties files come last: a directory that has a node's properties file has its
-formatted directory, too.
+formatted directory, too. A mark says that they are being made: what an interruption leaves is made anew by the next run.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import shutil
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,13 +20,17 @@ from stratalog.broker.local_cluster.node_files import HOST, ClusterLayout, prope
 from stratalog.broker.replicas.directory_format import format_node, identity_of
 from stratalog.broker.settings.config import load_config
 from stratalog.broker.settings.environment import environment_settings
+from stratalog.hot.storage.checkpoint import write_durably
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.formatting.node_format import FormatOptions
+from stratalog.wire.errors import Invalid
 
-__all__ = ["child_environment", "choose_ports", "find_nodes", "has_cluster", "make_cluster"]
+__all__ = ["child_environment", "choose_ports", "find_nodes", "forget_unfinished", "has_cluster", "make_cluster"]
 
 _OF_ONE_NODE: Final = ("broker.id", "log.dir", "metadata.log.dir")
 _PROPERTIES: Final = re.compile(r"node-([1-9][0-9]*)\.properties")
+_UNFINISHED: Final = ".stratalog-cluster-unfinished"
+"""Lists what is being made, in the directory of the cluster; gone, durably, before a node can run."""
 _PORTS: Final = range(20_000, 32_000)
 """Below those that Linux gives to connections: a node that is started again finds its ports free."""
 _PORTS_TRIED: Final = 20
@@ -37,11 +43,43 @@ def make_cluster(layout: ClusterLayout, *, now_ms: int) -> None:
     else, `OSError`.
     """
     options = FormatOptions(cluster_id=layout.cluster_id, initial_controllers=layout.initial_controllers)
-    for node in layout.nodes:
-        config = load_config(assignments=[f"{name}={value}" for name, value in node.settings.items()])
-        format_node(identity_of(config), options, files=RealFilesystem(), now_ms=now_ms)
+    files = RealFilesystem()
+    configs = [
+        load_config(assignments=[f"{name}={value}" for name, value in node.settings.items()]) for node in layout.nodes
+    ]
+    made = [path for node in layout.nodes for path in (node.properties_path, node.settings["log.dirs"])]
+    directory = str(Path(made[0]).parent)
+    is_new = not any(Path(path).exists() for path in made)
+    if is_new:
+        names = json.dumps([Path(path).name for path in made])
+        write_durably(files, f"{directory}/{_UNFINISHED}", names.encode())
+    for config in configs:
+        format_node(identity_of(config), options, files=files, now_ms=now_ms)
     for node in layout.nodes:
         Path(node.properties_path).write_text(node.properties)
+    if is_new:
+        files.unlink(f"{directory}/{_UNFINISHED}")
+        files.sync_directory(directory)
+
+
+def forget_unfinished(directory: str) -> None:
+    """Remove what a `make_cluster` that was interrupted has left. Raises `OSError`, `Invalid` where one of its nodes has run."""
+    mark = Path(directory, _UNFINISHED)
+    if not mark.exists():
+        return
+    made = [Path(directory, name) for name in json.loads(mark.read_bytes())]
+    ran = [path for path in made if any(path.glob("*/*.log"))]  # formatting makes no segment
+    if ran:
+        raise Invalid(
+            f"{directory} holds a cluster that was not made to its end, and {ran[0].name} of it has run: move away what is needed "
+            f"of it, remove {mark}, node-* and node-*.properties, and start again"
+        )
+    for path in made:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    mark.unlink()
 
 
 def find_nodes(directory: str) -> dict[int, str]:

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.local_cluster import directories
-from stratalog.broker.local_cluster.directories import child_environment, choose_ports, find_nodes, make_cluster
+from stratalog.broker.local_cluster.directories import (
+    child_environment,
+    choose_ports,
+    find_nodes,
+    forget_unfinished,
+    make_cluster,
+)
 from stratalog.broker.local_cluster.node_files import NodePorts, cluster_layout
 from stratalog.broker.settings.config import load_config
 from stratalog.hot.storage.checkpoint import read_meta_properties
@@ -49,6 +55,36 @@ def test_a_cluster_is_not_made_twice(tmp_path):
     with pytest.raises(Invalid, match="already formatted"):
         make_cluster(layout(tmp_path), now_ms=6)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_cluster_that_was_not_made_to_its_end_is_made_anew(tmp_path, monkeypatch, written):
+    """Ctrl-C came between. One that was made, or whose node has run, is left alone."""
+    real, count = Path.write_text, 0
+
+    def write(path, text):
+        nonlocal count
+        if count == written:
+            raise KeyboardInterrupt
+        count += 1
+        return real(path, text)
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(Path, "write_text", write)
+        with pytest.raises(KeyboardInterrupt):
+            make_cluster(layout(tmp_path), now_ms=5)
+    segment = tmp_path / "node-3" / "__cluster_metadata-0" / f"{0:020d}.log"
+    segment.touch()
+    with pytest.raises(Invalid, match="node-3 of it has run"):
+        forget_unfinished(str(tmp_path))
+    segment.unlink()
+    (tmp_path / "mine").touch()
+    forget_unfinished(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    make_cluster(layout(tmp_path), now_ms=6)
+    forget_unfinished(str(tmp_path))
+    assert list(find_nodes(str(tmp_path))) == [1, 2, 3]
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_only_properties_files_of_nodes_are_found(tmp_path):
