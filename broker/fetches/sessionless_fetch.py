@@ -40,7 +40,6 @@ class FullFetch(FetchAttempt):
         """``sessions`` gives a reader that asks for one a session to go on with; ``replica`` reads if a follower asks."""
         super().__init__(context, request, replica=replica)
         self._sessions = sessions
-        self.request = _each_once(request, by_id=self.by_id)
         self._named: dict[Hashable, tuple[TopicKey, FetchPartition]] = {}
         """The partitions of the last attempt by the key under which the request hears of them."""
 
@@ -66,6 +65,9 @@ class FullFetch(FetchAttempt):
                 try:
                     unified = find(key, number)
                     watch_key, cut_bytes = self.watch_key(unified), self.cut_bytes
+                    if watch_key in named:
+                        self.request = _each_once(request, by_id=self.by_id)
+                        return self.attempt(final=final)
                     named[watch_key] = (key, wanted)
                     size_bytes = self.read(unified, wanted, answer, left_bytes, min_one_batch=found_bytes == 0)
                     if found is not None:
@@ -85,7 +87,7 @@ class FullFetch(FetchAttempt):
         return None
 
     def may_complete(self) -> bool:
-        """A consumer that waits for many partitions has the one looked at that was woken."""
+        """A consumer that waits for many partitions has the one looked at that was woken, once all were looked at again."""
         assert self.waiter is not None
         watch_key = self.waiter.woken_by
         named = self._named.get(watch_key)
@@ -100,8 +102,8 @@ class FullFetch(FetchAttempt):
         return self.has_enough_with(watch_key, wanted, look)
 
     def _new_found(self) -> FoundBytes | None:
-        """Where to note bytes by partition, if that is worth while."""
-        if self.replica is not None:
+        """Where to note bytes by partition, if that is worth while: the first attempt is the last one of most requests."""
+        if self.replica is not None or self.waiter is None:
             return None
         return FoundBytes() if sum(len(topic.partitions) for topic in self.request.topics) > FEW else None
 

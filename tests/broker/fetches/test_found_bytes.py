@@ -47,8 +47,12 @@ class Waiting:
             session = {"session_id": self.link.call(self.request(session_epoch=0), 12).session_id, "session_epoch": 1}
         self.link.send(self.request(max_wait_ms=9_000, min_bytes=min_bytes, **session, **options), 12)
         self.node.wait_until(lambda: len(self.node.node.purgatory) == 1)
-        self.reads.clear()
         self.expired = self.node.node.purgatory.expired
+
+    def wake(self, batch):
+        """Let partition 0 wake it for the first time: then a fetch without a session looks at all, and knows what each has."""
+        self.node.append("t", batch, partition=0)
+        self.reads.clear()
 
     def request(self, *, max_wait_ms=0, min_bytes=1, session_id=0, **options):
         partitions = [
@@ -79,12 +83,13 @@ def test_an_append_has_one_of_many_partitions_read_again(broker, monkeypatch, ne
     size_bytes = len(new_batch(b"v"))
     for number in range(COUNT):
         broker.append("t", new_batch(b"v"), partition=number)
-    waiting.send((COUNT + 3) * size_bytes)
+    waiting.send((COUNT + 4) * size_bytes)
+    waiting.wake(new_batch(b"v"))
     for _ in range(2):
         broker.append("t", new_batch(b"v"), partition=1)
     assert waiting.reads == {1: 2}
     broker.append("t", new_batch(b"v"), partition=2)
-    assert waiting.receive() == dict.fromkeys(range(COUNT), 1) | {1: 3, 2: 2}
+    assert waiting.receive() == dict.fromkeys(range(COUNT), 1) | {0: 2, 1: 3, 2: 2}
 
 
 @pytest.mark.parametrize("in_session", [False, True])
@@ -107,8 +112,9 @@ def test_a_batch_that_does_not_fit_ends_the_wait_of_many_partitions(broker, monk
     waiting = Waiting(broker, monkeypatch, in_session=in_session)
     broker.append("t", new_batch(b"v"), partition=1)
     size_bytes = len(new_batch(b"v"))
-    waiting.send(3 * size_bytes, max_bytes=3 * size_bytes)
+    waiting.send(4 * size_bytes, max_bytes=4 * size_bytes)
+    waiting.wake(new_batch(b"v"))
     broker.append("t", new_batch(b"v"), partition=2)
     assert waiting.reads == {2: 1}
     broker.append("t", new_batch(b"v" * 30), partition=2)
-    assert waiting.receive() == {1: 1, 2: 1}
+    assert waiting.receive() == {0: 1, 1: 1, 2: 1}
