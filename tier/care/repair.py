@@ -33,14 +33,20 @@ __all__ = ["QUARANTINE", "RepairRefused", "apply_repair", "check_repair", "relea
 QUARANTINE: Final = "quarantine"
 """The kind of the job that protects what a repair has left out."""
 _NEVER_MS: Final = 1 << 62
+_PAGES_MAX: Final = 16
+"""So many pages of attempts that ended before their manifest was written are passed over."""
 
 
 class RepairRefused(Invalid):
     """The repair would fence a live leader or give up data that can be read: say that this is wanted, or look again."""
 
 
-def repaired_manifest(plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bool = False) -> Manifest:
+def repaired_manifest(
+    plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bool = False, skipped: int = 0
+) -> Manifest:
     """The manifest that a plan leads to; ``uuid`` marks the quarantine, and a claim that is raised. Pure.
+
+    ``skipped`` numbers are left out.
 
     Where the last number is not known it goes on at the seconds since 1970, above all that brokers may know: changes are
     rarer. A number that was used before would have them call the archive lost, should it end earlier.
@@ -48,6 +54,7 @@ def repaired_manifest(plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bo
     base, entries = plan.base, plan.chain.entries
     if not plan.current:
         base = replace(base, seq=max(base.seq, now_ms // 1000))
+    base = replace(base, seq=base.seq + skipped)
     start = entries[0].base if entries else base.remote_end
     epochs = list(base.leader_epochs)
     for entry in entries:
@@ -131,8 +138,8 @@ def apply_repair(
     Raises `RepairRefused`; `Retriable` if the manifest has changed since the plan was made; what the store raises.
     """
     check_repair(plan, takeover=takeover, accept_loss=accept_loss)
-    mended = repaired_manifest(plan, uuid=uuid, now_ms=now_ms, takeover=takeover)
-    mended = replace(_with_pages(store, mended), history=_history(store, plan), writer=writer_version())
+    mended = _paged(store, plan, uuid=uuid, now_ms=now_ms, takeover=takeover)
+    mended = replace(mended, history=_history(store, plan), writer=writer_version())
     if plan.raw:
         mended = replace(mended, prev_sha256=predecessor_hash(plan.raw))
     raw = to_bytes(mended)
@@ -147,10 +154,20 @@ def apply_repair(
     return StoredManifest(mended, version, raw)
 
 
-def _with_pages(store: ObjectStore, manifest: Manifest) -> Manifest:
-    """Older entries go to a page, as always.
+def _paged(store: ObjectStore, plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bool) -> Manifest:
+    """The manifest of the plan, its older entries in a page, under a number that no other attempt has left a page of."""
+    for skipped in range(_PAGES_MAX):
+        mended = repaired_manifest(plan, uuid=uuid, now_ms=now_ms, takeover=takeover, skipped=skipped)
+        paged = _with_pages(store, mended)
+        if paged is not None:
+            return paged
+    raise Retriable(f"{plan.partition}: other writers are writing pages meanwhile: plan again")
 
-    Raises `Retriable` where another writer has left another page under its key: one that may be named already.
+
+def _with_pages(store: ObjectStore, manifest: Manifest) -> Manifest | None:
+    """Older entries go to a page, as always; None where another writer has left another page under its key.
+
+    It may be named already. The next number has another key.
     """
     plan = plan_spill(manifest)
     if plan is None:
@@ -158,9 +175,7 @@ def _with_pages(store: ObjectStore, manifest: Manifest) -> Manifest:
     plan = Spill((), plan.inline_count)
     entries = manifest.entries[: plan.inline_count]
     page = write_page(store, manifest, entries, manifest.seq)
-    if page is None:
-        raise Retriable(f"{manifest.partition}: another writer has written a page meanwhile: plan again")
-    return spill(manifest, plan, page)
+    return None if page is None else spill(manifest, plan, page)
 
 
 def _history(store: ObjectStore, plan: RepairPlan) -> HistoryRef | None:

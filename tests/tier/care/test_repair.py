@@ -275,6 +275,25 @@ def test_a_repair_that_loses_its_race_breaks_no_page(archive, repairing, monkeyp
     assert archive.anomalies(deep=True) == []
 
 
+def test_the_page_of_a_repair_that_was_broken_off_stands_in_the_way_of_none(archive, repairing, monkeypatch):
+    """It ended between its page and its manifest; another plan, of the same number and offsets, has other bytes."""
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_MAX", 4)
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_KEPT", 2)
+    archive.damage("broken-history")
+    archive.damage("entry-differs")
+    deep = repairing.plan(deep=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(archive.store), "compare_and_swap", killed)
+        with pytest.raises(OSError, match="killed"):
+            repairing.apply(deep)
+    repairing.apply(repairing.plan())
+    assert repairing.plan() is None
+
+
+def killed(*_, **__):
+    raise OSError("killed")
+
+
 def test_an_archive_that_a_repair_has_shortened_is_never_lost_for_one_who_was_away(archive, repairing):
     """A broker knows the numbers of before; the manifest was lost, and has forgotten since that it was repaired."""
     before = archive.manifest
