@@ -15,7 +15,7 @@ from stratalog.cli.command import command
 from stratalog.cli.output import bytes_text, json_option, note, reports_errors, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from stratalog.broker.restore.restorer import ControllerListener, RestoreReport
     from stratalog.broker.settings.config import BrokerConfig
@@ -112,10 +112,10 @@ def restore(
     target = _target(data, path, node_id)
     store = open_bucket(bucket, endpoint_url, region)
     now_ms = SystemClock().wall_ms()
-    state = _read(store, cluster_id, topics, threads, now_ms)
+    state = _read(store, cluster_id, topics, threads, now_ms, may_lack=cut_name is not None)
     back = _WayBack()
     if cut_name is not None:
-        state, back = _at_cut(store, state, cut_name, topics, takeover=takeover)
+        state, back = _at_cut(store, state, cut_name, topics, now_ms, takeover=takeover)
     incarnation = state.incarnation + 1 if takeover else -1
     state = _claim(store, state, back, incarnation, target.node_id, now_ms, threads)
     restorer = Restorer(
@@ -132,8 +132,10 @@ def restore(
     _tell(report, state, f"{target.start} --bucket {bucket}", takeover=takeover, as_json=as_json)
 
 
-def _read(store: ObjectStore, cluster_id: str | None, topics: Sequence[str], threads: int, now_ms: int) -> BucketState:
-    """All that the bucket says; a new cluster id if it has none."""
+def _read(
+    store: ObjectStore, cluster_id: str | None, topics: Sequence[str], threads: int, now_ms: int, *, may_lack: bool
+) -> BucketState:
+    """All that the bucket says; a new cluster id if it has none. With ``may_lack`` topics that are gone are no error."""
     from stratalog.tier.care.restore_plan import read_bucket_state
 
     progress = Progress("read")
@@ -141,6 +143,7 @@ def _read(store: ObjectStore, cluster_id: str | None, topics: Sequence[str], thr
         store,
         cluster_id=cluster_id,
         topics=topics,
+        may_lack=may_lack,
         threads=threads,
         now_ms=now_ms,
         on_partition=lambda: progress.add(0),
@@ -224,17 +227,14 @@ def _new_cluster_id() -> str:
 
 
 def _at_cut(
-    store: ObjectStore, state: BucketState, name: str, names: Sequence[str], *, takeover: bool
+    store: ObjectStore, state: BucketState, name: str, names: Sequence[str], now_ms: int, *, takeover: bool
 ) -> tuple[BucketState, _WayBack]:
     """The topics of a cut in the place of those that there are now, and where each partition goes back to.
 
     With ``names`` these topics alone. Raises `Unknown` for one that the cut does not hold, `Invalid` for another cluster's.
     """
     from stratalog.tier.bucket.catalogue import ArchivedTopic
-    from stratalog.tier.care.restore_plan import PartitionState
     from stratalog.tier.care.rewind import read_cut_target
-    from stratalog.tier.manifests.manifest import Manifest
-    from stratalog.tier.manifests.manifest_store import read_manifest
     from stratalog.tier.stores.store import NotFound
     from stratalog.tier.work.cut_commands import NO_CLUSTER, read_cut
     from stratalog.tier.work.cut_groups import read_cut_groups
@@ -270,12 +270,33 @@ def _at_cut(
     except (Corrupt, NotFound) as error:
         groups = state.groups
         problems.append(f"what groups had committed when the cut was made is lost, later offsets are taken: {error}")
-    live = {one.partition: one for one in state.partitions}
-    partitions = tuple(live.get(one, PartitionState(one, Manifest(one))) for one in targets)
-    added = [live.get(one) or PartitionState(one, read_manifest(store, one).manifest) for one in _added(store, topics)]
+    partitions = _standing(store, state, targets, now_ms)
+    added = _standing(store, state, _added(store, topics), now_ms)
     problems += [f"{one.partition}: it was added after the cut: its archive goes to the trash" for one in added]
-    state = replace(state, topics=topics, partitions=partitions, groups=groups, problems=tuple(problems))
+    state = replace(
+        state,
+        incarnation=max(state.incarnation, *(one.manifest.claimant.incarnation for one in (*partitions, *added)), -1),
+        topics=topics,
+        partitions=partitions,
+        groups=groups,
+        problems=tuple(problems),
+    )
     return state, _WayBack(targets, added)
+
+
+def _standing(
+    store: ObjectStore, state: BucketState, names: Iterable[PartitionId], now_ms: int
+) -> tuple[PartitionState, ...]:
+    """The partitions as they stand now; those of topics that were deleted, or made again, since the cut are read."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from stratalog.tier.care.restore_plan import read_partition_state
+
+    live = {one.partition: one for one in state.partitions}
+    with ThreadPoolExecutor(thread_name_prefix="restore-read") as readers:
+        return tuple(
+            live.get(one) or read_partition_state(store, one, readers, state.incarnation, now_ms) for one in names
+        )
 
 
 def _added(store: ObjectStore, topics: Sequence[ArchivedTopic]) -> Iterator[PartitionId]:

@@ -15,10 +15,12 @@ from stratalog.metadata.quorum.checkpoint import read_checkpoint
 from stratalog.metadata.quorum.quorum_state import parse_quorum_state
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.messages.commands import TrashArchive
 from stratalog.tier.messages.projection import cluster_projection, topic_projection, write_projection
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.tier.work.cut_commands import create_cut
+from stratalog.tier.work.removal_commands import trash_partition
 from stratalog.wire.batch import Record, build_batch
 
 ORDERS = PartitionId("orders", bytes(range(16)), 0)
@@ -255,3 +257,26 @@ def test_a_partition_that_the_cut_lacks_is_emptied(cut_bucket, tmp_path):
     manifest = read_manifest(store, added).manifest
     assert (manifest.claimant.rank, manifest.remote_end, manifest.deleted_ms > 0) == ((1, -1), 0, True)
     assert [item.reason for item in manifest.trash] == ["rewound to a cut"]
+
+
+@pytest.mark.parametrize("named", [(), ("--topic", "b")])
+def test_a_topic_that_was_deleted_since_the_cut_comes_back(cut_bucket, tmp_path, named):
+    """Its manifest stands there with the pin of the cut, whether or not a topic of its name was made since."""
+    store, partitions = cut_bucket()
+    held = read_manifest(store, partitions[1]).manifest.claimant
+    claimant = held._replace(leader_epoch=held.leader_epoch + 1, uuid=bytes(15) + b"d")
+    trash_partition(store, TrashArchive(partitions[1], claimant, 9, "topic deleted", "c1"))
+    gone = topic_projection("b", partitions[1].topic_id, partitions=1, configs={}, cluster_id="c1", state="deleted")
+    write_projection(store, gone)
+    code, _, err = go_back(store, tmp_path, *named)
+    assert (code, ends(store, partitions)) == (0, [(0, 20) if named else (1, 10), (1, 10)]), err
+
+
+def test_a_topic_that_was_made_again_since_the_cut_comes_back_as_it_was(cut_bucket, tmp_path):
+    """The one that is there now has another id, and stays in the bucket as it is."""
+    store, partitions = cut_bucket()
+    again = partitions[1]._replace(topic_id=b"n" * 16)
+    archive_log(store, again, [records(0)], now_ms=9, cluster_id="c1")
+    write_projection(store, topic_projection("b", again.topic_id, partitions=1, configs={}, cluster_id="c1"))
+    code, _, err = go_back(store, tmp_path)
+    assert (code, ends(store, [*partitions, again])) == (0, [(1, 10), (1, 10), (0, 10)]), err

@@ -35,6 +35,7 @@ __all__ = [
     "PartitionState",
     "choose_cluster",
     "read_bucket_state",
+    "read_partition_state",
     "read_producers",
 ]
 
@@ -104,16 +105,20 @@ def read_bucket_state(
     *,
     cluster_id: str | None = None,
     topics: Collection[str] = (),
+    may_lack: bool = False,
     threads: int = 16,
     now_ms: int,
     on_partition: Callable[[], object] = lambda: None,
 ) -> BucketState:
-    """Read all of it. Raises `Unknown` for topics that are not there, `Invalid` as `choose_cluster`, `NewerManifest`, and what the store raises."""
+    """Read all of it. Raises `Unknown` for topics that are not there, `Invalid` as `choose_cluster`, `NewerManifest`, and what the store raises.
+
+    With ``may_lack`` some of ``topics`` may be gone: a cut may hold them.
+    """
     chosen, incarnation = choose_cluster(store, cluster_id)
     catalogue = read_catalogue(store)
     problems = list(catalogue.problems)
     wanted = [one for one in catalogue.topics if not topics or one.name in topics]
-    if missing := sorted(set(topics) - {one.name for one in wanted}):
+    if (missing := sorted(set(topics) - {one.name for one in wanted})) and not may_lack:
         raise Unknown(f"topic {missing[0]} is not in the bucket {store.url}")
     if not wanted and not chosen:
         raise Unknown(f"no broker has written to the bucket {store.url}: check the URL and its prefix")
@@ -127,7 +132,7 @@ def read_bucket_state(
     partitions: list[PartitionState] = []
     with ThreadPoolExecutor(threads, "restore") as pool, ThreadPoolExecutor(threads, "restore-read") as readers:
         names = [topic.partition(number) for topic in wanted for number in range(topic.partition_count)]
-        for state in pool.map(lambda one: _partition(store, one, readers, max(incarnation, 0), now_ms), names):
+        for state in pool.map(lambda one: read_partition_state(store, one, readers, incarnation, now_ms), names):
             partitions.append(state)
             if state.repair is not None:
                 problems.append(_words(state.repair))
@@ -149,9 +154,10 @@ def read_bucket_state(
     )
 
 
-def _partition(
+def read_partition_state(
     store: ObjectStore, partition: PartitionId, readers: Executor, incarnation: int, now_ms: int
 ) -> PartitionState:
+    """One partition's manifest, or the one that a repair would write. Raises `NewerManifest` and what the store raises."""
     for _ in range(_READS):
         try:
             stored = read_manifest(store, partition)
@@ -163,7 +169,7 @@ def _partition(
     topic = TopicFolder(partition.topic, partition.topic_id, topic_prefix(partition.topic, partition.topic_id))
     folder = PartitionFolder(topic, partition.partition)
     options = VerifyOptions(now_ms=_UNTRUSTED, grace_ms=0)
-    plan = plan_repair(store, folder, partition.topic, options, readers=readers, incarnation=incarnation)
+    plan = plan_repair(store, folder, partition.topic, options, readers=readers, incarnation=max(incarnation, 0))
     if plan is None:
         return PartitionState(partition, read_manifest(store, partition).manifest)
     return PartitionState(partition, repaired_manifest(plan, uuid=bytes(16), now_ms=now_ms), plan)
