@@ -92,16 +92,15 @@ def _topic(store: ObjectStore, folder: _Folder) -> tuple[ArchivedTopic | None, s
         problem = f"{key} is left aside, the manifests stand in for it: {error}"
     if fields.get("state") in _GONE:
         return None, f"topic {fields['topic']} ({uuid_text(folder.topic_id)}) was deleted: it is not served"
-    highest = max(folder.partitions, default=-1) + 1
     if fields:
-        count = max(int(fields["partitions"]), highest)
+        count = _highest_left(store, folder, int(fields["partitions"]))
         return (
             ArchivedTopic(
                 fields["topic"], folder.topic_id, count, fields["configs"], str(fields.get("cluster_id", ""))
             ),
             problem,
         )
-    topic = _from_manifests(store, folder, highest)
+    topic = _from_manifests(store, folder, max(folder.partitions, default=-1) + 1)
     if topic is None:
         problem = problem or (
             f"topic {folder.cut_name} ({uuid_text(folder.topic_id)}) has no topic.json, and all its archives are on their way "
@@ -146,6 +145,23 @@ def _from_manifests(store: ObjectStore, folder: _Folder, count: int) -> Archived
         if not deleted:
             break
     return None if deleted else ArchivedTopic(name, folder.topic_id, count, {}, cluster_id, described=False)
+
+
+def _highest_left(store: ObjectStore, folder: _Folder, count: int) -> int:
+    """The number of partitions by the folders: the topic's description, which says ``count``, may lag behind.
+
+    One that a restore of a cut has emptied, and that no leader has claimed since, was not added again.
+    """
+    for number in sorted(folder.partitions, reverse=True):
+        if number < count:
+            break
+        try:
+            manifest = read_manifest(store, PartitionId(folder.cut_name, folder.topic_id, number)).manifest
+        except (Corrupt, Invalid):  # it cannot say
+            return number + 1
+        if manifest.deleted_ms < 0 or manifest.claimant.leader_epoch >= 0:
+            return number + 1
+    return count
 
 
 def _newest(store: ObjectStore, topics: Iterable[ArchivedTopic], problems: list[str]) -> ArchivedTopic:

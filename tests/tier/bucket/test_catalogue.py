@@ -8,10 +8,12 @@ import pytest
 
 from stratalog.tier.bucket.catalogue import ArchivedTopic, read_catalogue
 from stratalog.tier.bucket.trash import TIERING_OFF, trash_archive
+from stratalog.tier.care.restore_plan import PartitionState
+from stratalog.tier.care.rewind import empty_added
 from stratalog.tier.documents.keys import PartitionId, topic_key
 from stratalog.tier.manifests.json import from_bytes
 from stratalog.tier.manifests.manifest import Claimant, claim
-from stratalog.tier.manifests.manifest_store import change_manifest
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.messages.projection import topic_projection, write_projection
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.work.archive_writer import archive_log
@@ -147,3 +149,19 @@ def test_a_partition_that_is_no_longer_archived_makes_no_topic_a_deleted_one(sto
     found = read_catalogue(store)
     assert found.topics == ()
     assert "has no topic.json, and all its archives are on their way out" in found.problems[0]
+
+
+@pytest.mark.parametrize(("state", "count"), [("emptied", 1), ("added again", 2), ("damaged", 2)])
+def test_a_partition_that_went_with_the_way_back_to_a_cut_is_none_of_the_topic(store, state, count):
+    """A later restore makes no partition that the cluster did not have: keys would go to others."""
+    describe(store, "orders")
+    for number in (0, 1):
+        archive(store, "orders", number=number)
+    partition = PartitionId("orders", OLD, 1)
+    emptied = PartitionState(partition, read_manifest(store, partition).manifest)
+    empty_added(store, emptied, Claimant(1, -1, b"u" * 16, 4), cluster_id="c", now_ms=5)
+    if state == "added again":
+        change_manifest(store, partition, lambda one: claim(one, Claimant(1, 0, b"n" * 16, 4), now_ms=6))
+    elif state == "damaged":
+        store.put(partition.manifest_key, b"{")
+    assert read_catalogue(store).by_name("orders").partition_count == count
