@@ -129,20 +129,22 @@ def _document(fields: Any, cut_name: str, topic_id: Uuid) -> dict[str, Any]:
 
 
 def _from_manifests(store: ObjectStore, folder: _Folder, count: int) -> ArchivedTopic | None:
-    """A topic without a description; None if every manifest that can be read says that its archive is deleted.
+    """A topic without a description; None if every manifest says that its archive is deleted.
 
-    One alone says little: a partition that is no longer archived says it, too, until it archives again.
+    One alone says little: a partition that is no longer archived says it, too, until it archives again. One that is damaged or
+    missing says nothing; its readers report it, and a restore rebuilds it.
     """
-    name, cluster_id, deleted = folder.cut_name, "", False
+    name, cluster_id, deleted = folder.cut_name, "", bool(folder.partitions)
     for number in sorted(folder.partitions):
         key = PartitionId(folder.cut_name, folder.topic_id, number).manifest_key
         try:
             manifest = get_checked(store, key, partial(from_bytes, key=key))[0]
         except (Corrupt, NotFound):
-            continue  # a damaged or missing manifest tells no name; its readers report it
-        deleted = manifest.deleted_ms >= 0
+            deleted = False
+            continue
         name, cluster_id = manifest.partition.topic, manifest.cluster_id
-        if not deleted:
+        if manifest.deleted_ms < 0:
+            deleted = False
             break
     return None if deleted else ArchivedTopic(name, folder.topic_id, count, {}, cluster_id, described=False)
 
