@@ -176,7 +176,7 @@ async def test_an_answer_is_kept_for_the_group_that_asked(library, monkeypatch):
 
 
 async def test_an_answer_is_not_kept_for_a_group_that_is_gone(monkeypatch):
-    """Nor where topics have come meanwhile: then it is looked up anew."""
+    """Topics that have come meanwhile end it as well: the next look learns the answer anew."""
     now = [0.0]
     library = PatternLibrary(lambda: now[0])
     monkeypatch.setattr(pattern_library, "_REMEMBERED_MAX", 2)
