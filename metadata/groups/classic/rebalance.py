@@ -33,7 +33,7 @@ def prepare_rebalance(core: ClassicCore, now: Now, actions: list[Action]) -> Non
     """Begin a rebalance; members learn of it by their heartbeats, those that wait for assignments at once."""
     if core.phase is ClassicState.COMPLETING_REBALANCE:
         for member in core.members.by_id.values():
-            member.assignment = b""
+            core.members.assign(member, b"")
             if member.sync_token is not None:
                 core.refuse_sync(member, actions, ErrorCode.REBALANCE_IN_PROGRESS)
                 core.begin_session(member, now)

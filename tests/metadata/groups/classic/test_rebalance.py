@@ -122,6 +122,21 @@ def test_a_rebalance_while_assignments_are_computed(classic_world):
     assert world.answers["sync-client-b"].assignment == b"client-b"
 
 
+def test_bytes_of_assignments_that_are_taken_back(classic_world):
+    """No member keeps them, so they do not count: a group would take more and more places."""
+    world = classic_world()
+    world.join("a")
+    world.advance(0)
+    world.sync("a", "client-a", 1, given={"client-a": bytes(1_000)})
+    world.join("b")
+    world.rejoin("a", "client-a")
+    assert world.state == "CompletingRebalance"
+    world.join("c")
+    members = world.group.members
+    assert members.by_id["client-a"].assignment == b""
+    assert members.held_bytes == sum(one.held_bytes for one in members.by_id.values())
+
+
 def test_an_empty_generation_is_recorded(classic_world):
     """With the type that the members had, so that offsets begin to age."""
     world = classic_world()
