@@ -23,7 +23,7 @@ from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.log.log import AppendInfo
 from stratalog.metadata.coordination import Action, Producer
 from stratalog.metadata.groups.consumer.member import JOIN_EPOCH
-from stratalog.metadata.groups.group import GroupRequest, GroupSettings
+from stratalog.metadata.groups.group import Group, GroupRequest, GroupSettings
 from stratalog.metadata.groups.offsets.committed_offsets import TransactionEnded
 from stratalog.metadata.groups.shard.shard import GroupShard, SettingsChanged, TopicsChanged
 from stratalog.metadata.image.image import ClusterImage
@@ -208,14 +208,16 @@ class GroupCoordinator:
             self._members.admit(request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED, places)
 
     def _make_room_for_assignments(self, driver: ShardDriver, request: SyncGroupRequest) -> None:
-        """Raises GROUP_MAX_SIZE_REACHED for assignments that need more room than the members of a group have."""
+        """Raises GROUP_MAX_SIZE_REACHED for assignments that need more room than the group has, less those that they replace."""
         if not request.assignments:
             return
         shard = driver.shard
         assert isinstance(shard, GroupShard)
         group = shard.groups.get(request.group_id)
-        places = sum([len(one.assignment) for one in request.assignments]) // _PLACE_BYTES
-        places -= 0 if group is None else group.member_count
+        if group is None:
+            return
+        held_bytes = group.held_bytes - group.assigned_bytes + sum([len(one.assignment) for one in request.assignments])
+        places = held_bytes // _PLACE_BYTES - _places_of(group)
         if places > 0:
             self._members.admit("", ErrorCode.GROUP_MAX_SIZE_REACHED, places)
 
@@ -224,7 +226,7 @@ class GroupCoordinator:
 
     def _count_members(self) -> int:
         groups = (group for shard in self.shards() for group in shard.groups.values())
-        return sum(max(group.member_count, group.held_bytes // _PLACE_BYTES) for group in groups)
+        return sum(_places_of(group) for group in groups)
 
     def _maximum(self, name: str) -> Callable[[], int]:
         return lambda: self._config.integer(name)
@@ -275,6 +277,11 @@ def check_member_request(context: RequestContext[ServedBroker], group_id: str) -
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if not context.allows(group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _places_of(group: Group) -> int:
+    """The places that a group takes."""
+    return max(group.member_count, group.held_bytes // _PLACE_BYTES)
 
 
 def _says_something(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -103,6 +103,11 @@ class Group(Protocol):
         """The bytes that are kept for them: subscriptions, assignments that they made, topics that expressions matched."""
         ...
 
+    @property
+    def assigned_bytes(self) -> int:
+        """Those of them that a leader's next assignments replace."""
+        ...
+
     def bytes_held_of(self, member_id: str, instance_id: str | None) -> int | None:
         """The bytes that one of them has kept, by its id, or as this instance; None if there is none."""
         ...

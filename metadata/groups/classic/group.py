@@ -118,6 +118,11 @@ class ClassicGroup(ClassicCore):
         """The bytes that are kept for its members."""
         return self.members.held_bytes
 
+    @property
+    def assigned_bytes(self) -> int:
+        """Those of them that the leader's next assignments replace."""
+        return sum([len(member.assignment) for member in self.members.by_id.values()])
+
     def bytes_held_of(self, member_id: str, instance_id: str | None) -> int | None:
         """The bytes that a member has kept; 0 for one that may become one, None for no member."""
         members = self.members

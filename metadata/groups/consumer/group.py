@@ -57,6 +57,11 @@ class ConsumerGroup(ConsumerCore):
         """The bytes that are kept for its members."""
         return self.facts.held_bytes
 
+    @property
+    def assigned_bytes(self) -> int:
+        """Those of them that a leader's next assignments replace: no member leads."""
+        return 0
+
     def bytes_held_of(self, member_id: str, instance_id: str | None) -> int | None:
         """The bytes that a member has kept; None for no member."""
         members = self.facts.members

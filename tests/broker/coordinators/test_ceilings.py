@@ -153,6 +153,23 @@ def test_the_bytes_of_members_count(start_node):
     assert answered(link, more, 1).error_code == FULL
 
 
+def test_assignments_that_replace_others_need_no_more_room(start_node):
+    """A group that takes more than half of the places goes on with its next generation."""
+    node = start_node(stratalog_group_members_max="16", group_initial_rebalance_delay_ms="0")
+    link = find(node, 0, "g")
+    member_id = answered(link, join("g"), 3).member_id
+
+    def sync(generation, size):
+        one = SyncGroupRequestAssignment(member_id=member_id, assignment=bytes(size))
+        request = SyncGroupRequest(group_id="g", generation_id=generation, member_id=member_id, assignments=[one])
+        return answered(link, request, 3).error_code
+
+    assert sync(1, 80_000) == 0
+    assert answered(link, join("g", member_id, metadata=b"x"), 3).generation_id == 2
+    assert sync(2, 240_000) == FULL
+    assert sync(2, 80_001) == 0
+
+
 def test_groups_of_offsets_count(start_node):
     """The groups that are there go on; the setting may be raised while the broker runs."""
     node = start_node(stratalog_groups_max="2")
