@@ -353,8 +353,12 @@ class CommittedOffsets:
         )
 
     def delete_of_topics(self) -> list[CoordinatorRecord]:
-        """Delete the next offsets of deleted topics, but none of newer topics of their names."""
-        return self._delete(self._deleted_topics.look(self._groups))
+        """Delete the next offsets of deleted topics, but none of newer topics of their names.
+
+        Nor where an open transaction has brought one meanwhile, which is of a newer topic: a tombstone would take that, too.
+        """
+        places = self._deleted_topics.look(self._groups)
+        return self._delete(place for place in places if not self._pending.brings(place))
 
     # -- expiry -------------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,12 @@ class PendingOffsets:
         """Whether an open transaction has brought an offset of this partition."""
         return (topic, partition) in self._open.get(group_id, ())
 
+    def brings(self, place: Place) -> bool:
+        """Whether an offset may yet become visible there."""
+        group_id, topic, partition = place
+        producers = self._open.get(group_id, {}).get((topic, partition), ())
+        return any(self._by_producer[producer_id][place].value is not None for producer_id in producers)
+
     def partitions(self, group_id: str) -> list[tuple[str, int]]:
         """The partitions of the group that have offsets from open transactions."""
         return list(self._open.get(group_id, ()))

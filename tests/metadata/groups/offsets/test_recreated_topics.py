@@ -55,3 +55,23 @@ def test_offsets_without_an_id_count_for_any_topic(offsets):
     offsets.transaction_ended(TransactionEnded(PRODUCER, commit=True))
     assert found(offsets, NEXT_ID) == 7
     assert found(offsets, ZERO_UUID) == 7
+
+
+def test_offsets_of_transactions_in_the_next_topic_outlive_the_deletion_of_old_ones(offsets):
+    """It goes on beside them: a tombstone would take what the transaction has brought."""
+    offsets.commit(None, asked(commit_request(7)), NOW)
+    assert offsets.topics_deleted({"t": ID}) == []
+    offsets.commit_in_transaction(None, asked(transaction_request(3)), NOW, image(NEXT_ID))
+    while offsets.deletion_under_way:
+        assert offsets.delete_of_topics() == []
+    offsets.transaction_ended(TransactionEnded(PRODUCER, commit=True))
+    assert found(offsets, NEXT_ID) == 3
+
+
+def test_offsets_that_a_transaction_has_brought_in_vain_keep_no_old_one(offsets):
+    """A later commit has overtaken them: nothing of the transaction becomes visible there."""
+    offsets.commit_in_transaction(None, asked(transaction_request(3)), NOW, image(ID))
+    offsets.commit(None, asked(commit_request(7)), NOW)
+    assert offsets.topics_deleted({"t": ID}) == []
+    assert len(offsets.delete_of_topics()) == 1
+    assert found(offsets, None) == -1
