@@ -26,12 +26,20 @@ def handle(context: Context, request: ListGroupsRequest) -> Pending:
 
 
 def _steps(context: Context, request: ListGroupsRequest) -> Steps[Message]:
-    """One shard after the other: together they may hold a hundred thousand groups. Those of one are found in one step."""
+    """One shard after the other: together they may hold a hundred thousand groups. Those of one are found in one step.
+
+    Shards come and go meanwhile: one that went to another broker is listed there, and while one is loaded the client asks again.
+    """
     sees_all = context.allows(CLUSTER_NAME, Operation.DESCRIBE, ResourceType.CLUSTER)
     states = frozenset(state.lower() for state in request.states_filter)
     types = frozenset(name.lower() for name in request.types_filter)
     rows = context.rows("groups")
-    for driver in list(context.broker.groups.drivers()):
+    groups = context.broker.groups
+    for driver in list(groups.drivers()):
+        if groups.loading:
+            return _failed(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        if not driver.active:
+            continue
         awaited = Awaited(_failed)
         driver.ask(ListGroups(awaited, states, types))
         yield awaited

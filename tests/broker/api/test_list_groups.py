@@ -8,6 +8,7 @@ import pytest
 
 from stratalog.broker.api import list_groups
 from stratalog.broker.requests.authorizer import Operation, ResourceType
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -24,7 +25,7 @@ class Asked(_at_once()):
     """A context whose shards answer with ``ask``."""
 
     def __init__(self, *asks, allows=lambda *_: True):
-        drivers = [SimpleNamespace(ask=ask) for ask in asks]
+        self.drivers = drivers = [SimpleNamespace(ask=ask, active=True) for ask in asks]
         self.broker = SimpleNamespace(groups=SimpleNamespace(loading=False, drivers=lambda: drivers))
         self.allows = allows
         self.answers = []
@@ -100,3 +101,20 @@ def test_others_have_their_turn_between_shards_and_groups():
     assert len(asked) == 1
     assert sum(1 for _ in steps) > 4
     assert len(asked) == 2
+
+
+def test_shards_that_come_and_go_between_slices():
+    """One that went is listed elsewhere, which is no error; while one is loaded the list would be incomplete."""
+
+    def closed(_):
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    for loading, expected in ((False, (0, ["a"])), (True, (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []))):
+        context = Asked(groups_of("a"), closed)
+        context.sliced = lambda steps: steps
+        steps = list_groups.API.handle(context, ListGroupsRequest())
+        next(steps)
+        context.drivers[1].active = False
+        context.broker.groups.loading = loading
+        answer = to_the_end(steps)
+        assert (answer.error_code, [one.group_id for one in answer.groups]) == expected
