@@ -19,7 +19,7 @@ from stratalog.metadata.groups.consumer.member import (
     Held,
     MemberState,
 )
-from stratalog.metadata.groups.consumer.requests import is_full, owned_partitions
+from stratalog.metadata.groups.consumer.requests import is_full, owned_partitions, said_bytes
 from stratalog.metadata.groups.group import GroupRequest
 from stratalog.metadata.record_texts import WRITE_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -101,8 +101,7 @@ def _change(group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, event: 
 
 def _check_size(request: ConsumerGroupHeartbeatRequest) -> None:
     """Raises INVALID_REQUEST if the record of the member would be too large."""
-    texts = [*(request.subscribed_topic_names or ()), request.subscribed_topic_regex or "", request.rack_id or ""]
-    size_bytes = sum([len(text.encode()) for text in texts])
+    size_bytes = said_bytes(request)
     if size_bytes > WRITE_BYTES_MAX:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -15,7 +15,7 @@ from stratalog.metadata.record_texts import check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-__all__ = ["DescribeConsumerGroup", "check_heartbeat", "is_full", "owned_partitions"]
+__all__ = ["DescribeConsumerGroup", "check_heartbeat", "is_full", "owned_partitions", "said_bytes"]
 
 _OWN_ID_SINCE = 1
 """The version of the request from which on members make their own ids (KIP-1082)."""
@@ -64,6 +64,12 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def said_bytes(request: ConsumerGroupHeartbeatRequest) -> int:
+    """The bytes of a member's record that it chooses itself."""
+    texts = [*(request.subscribed_topic_names or ()), request.subscribed_topic_regex or "", request.rack_id or ""]
+    return sum([len(text.encode()) for text in texts])
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -10,7 +10,7 @@ from stratalog.metadata.groups.classic.group import ClassicGroup
 from stratalog.metadata.groups.consumer.describe import describe_group
 from stratalog.metadata.groups.consumer.group import ConsumerGroup
 from stratalog.metadata.groups.consumer.member import JOIN_EPOCH
-from stratalog.metadata.groups.consumer.requests import DescribeConsumerGroup, check_heartbeat
+from stratalog.metadata.groups.consumer.requests import DescribeConsumerGroup, check_heartbeat, said_bytes
 from stratalog.metadata.groups.consumer.shard_groups import ShardGroups
 from stratalog.metadata.groups.consumer.upgrade import upgrade
 from stratalog.metadata.groups.group import Group, GroupRequest
@@ -49,7 +49,7 @@ def _upgraded(shard: ShardGroups, classic: ClassicGroup, event: GroupRequest, no
     request: Any = event.request
     if request.subscribed_topic_regex:
         shard.patterns.check(request.subscribed_topic_regex)
-    change = upgrade(classic, shard, now)
+    change = upgrade(classic, shard, now, said_bytes(request))
     actions = change.group.step(event, now)
     shard.put(change.group)
     return [*change.replies, *_preceded(change.records, actions)]

@@ -50,12 +50,12 @@ class Upgrade(NamedTuple):
     replies: list[Action]
 
 
-def upgrade(classic: ClassicGroup, surroundings: Surroundings, now: Now) -> Upgrade:
-    """The consumer group with the members of a classic one.
+def upgrade(classic: ClassicGroup, surroundings: Surroundings, now: Now, newcomer_bytes: int) -> Upgrade:
+    """The consumer group with the members of a classic one; the newcomer for which it changes says so many bytes.
 
     Raises GROUP_ID_NOT_FOUND, with the reason, if the group cannot be had that way; nothing has changed then.
     """
-    _check(classic, surroundings)
+    _check(classic, surroundings, newcomer_bytes)
     members = _members(classic, surroundings.image.topics)
     records = classic.tombstones()
     replies = classic.parked_replies(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -74,7 +74,7 @@ def upgrade(classic: ClassicGroup, surroundings: Surroundings, now: Now) -> Upgr
     return Upgrade(group, records, replies)
 
 
-def _check(classic: ClassicGroup, surroundings: Surroundings) -> None:
+def _check(classic: ClassicGroup, surroundings: Surroundings, newcomer_bytes: int) -> None:
     settings = surroundings.settings
     if settings.consumer_migration_policy.lower() not in _POLICIES:
         raise _impossible(classic, "online upgrade is disabled")
@@ -82,7 +82,7 @@ def _check(classic: ClassicGroup, surroundings: Surroundings) -> None:
         raise _impossible(classic, "the group does not use the consumer embedded protocol")
     if len(classic.members.by_id) > settings.consumer_max_size:
         raise _impossible(classic, "the group size exceeds the consumer group maximum size")
-    size_bytes = sum([_written_bytes(member) for member in classic.members.by_id.values()])
+    size_bytes = newcomer_bytes + sum([_written_bytes(member) for member in classic.members.by_id.values()])
     if size_bytes > WRITE_BYTES_MAX:
         raise _impossible(
             classic, f"{size_bytes} bytes of its members would be written at once, over {WRITE_BYTES_MAX}"

@@ -167,5 +167,8 @@ def test_members_that_no_append_can_take(group_world, monkeypatch):
     assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
     assert (type(world.group), len(world.log)) == (ClassicGroup, written)
     monkeypatch.setattr(upgrade, "WRITE_BYTES_MAX", 400)
+    with pytest.raises(KafkaError, match=r"Cannot upgrade classic group g.*bytes"):
+        world.join("x", "a" * 200, "b" * 200)
+    assert (type(world.group), len(world.log)) == (ClassicGroup, written)
     world.join("x", "a")
     assert isinstance(world.group, ConsumerGroup)
