@@ -292,7 +292,7 @@ class CommittedOffsets:
             if value is None:
                 continue
             offset = read_offset(value)
-            if same_topic(offset.topic_id, topic_id):
+            if same_topic(offset.topic_id, topic_id) and not self._deleted_topics.is_gone(name, value):
                 answer.committed_offset = offset.offset
                 answer.committed_leader_epoch = offset.leader_epoch
                 answer.metadata = offset.metadata

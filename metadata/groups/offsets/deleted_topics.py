@@ -54,8 +54,11 @@ class DeletedTopics:
 
     def is_gone(self, topic: str, value: bytes) -> bool:
         """Whether the offset in this record is of one of the topics, and of no newer one of that name."""
+        ids = self._ids.get(topic)
+        if ids is None:
+            return False
         stored_id = read_offset(value).topic_id
-        return any(same_topic(stored_id, one) for one in self._ids.get(topic, ()))
+        return any(same_topic(stored_id, one) for one in ids)
 
 
 def same_topic(stored: Uuid, wanted: Uuid) -> bool:

@@ -75,3 +75,16 @@ def test_offsets_that_a_transaction_has_brought_in_vain_keep_no_old_one(offsets)
     assert offsets.topics_deleted({"t": ID}) == []
     assert len(offsets.delete_of_topics()) == 1
     assert found(offsets, None) == -1
+
+
+def test_offsets_without_an_id_are_gone_with_their_topic(offsets):
+    """At once, although they go in parts: nothing else tells them from those of the next topic."""
+    offsets.commit_in_transaction(None, asked(transaction_request(7)), NOW)
+    offsets.transaction_ended(TransactionEnded(PRODUCER, commit=True))
+    assert offsets.topics_deleted({"t": ID}) == []
+    assert found(offsets, NEXT_ID) == -1
+    request = commit_request(3)
+    request.topics[0].topic_id = NEXT_ID
+    offsets.commit(None, asked(request), NOW)
+    assert offsets.deletion_under_way
+    assert found(offsets, NEXT_ID) == 3
