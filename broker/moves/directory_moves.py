@@ -67,6 +67,7 @@ class DirectoryMoves:
         """The looks whether the controller may hear of a directory that has failed."""
         self._timer: asyncio.TimerHandle | None = None
         self._tries = 0
+        services.hosted.table.on_removed = self._gone
 
     def _placeable(self) -> Iterator[Directory]:
         """The directories that hold topics."""
@@ -167,6 +168,12 @@ class DirectoryMoves:
         self._in_line[move] = None
         self._begin_next()
         return ErrorCode.NONE
+
+    def _gone(self, unified: UnifiedLog) -> None:
+        """A replica has left this broker: its move does not hold up one of the next topic of its name, nor outlive a stop."""
+        move = self._moves.get(unified.topic_partition)
+        if move is not None and move.unified is unified:
+            self._cancel(move)
 
     def _cancel(self, move: DirectoryMove) -> None:
         move.cancelled = True

@@ -43,6 +43,7 @@ class PartitionTable:
         "due",
         "failure_count",
         "in_contact",
+        "on_removed",
         "refused",
         "version",
     )
@@ -57,6 +58,8 @@ class PartitionTable:
         self._image = image
         self.in_contact = in_contact
         """Whether the controller cannot have ended this broker's session yet: where it leads, no other broker does."""
+        self.on_removed: Callable[[UnifiedLog], None] = _nothing_follows
+        """Called with each partition that has left this broker."""
         self._by_name: dict[tuple[str, int], UnifiedLog] = {}
         self._by_id: dict[tuple[Uuid, int], UnifiedLog] = {}
         self._by_topic: defaultdict[str, dict[int, UnifiedLog]] = defaultdict(dict)
@@ -130,6 +133,7 @@ class PartitionTable:
         self._counts[unified.topic_id] -= 1
         if not self._counts[unified.topic_id]:
             del self._counts[unified.topic_id], self._names[unified.topic_id]
+        self.on_removed(unified)
 
     def get(self, topic_partition: TopicPartition) -> UnifiedLog | None:
         """The partition, or None if it is not hosted here."""
@@ -219,6 +223,10 @@ class PartitionTable:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def _nothing_follows(_unified: UnifiedLog) -> None:
+    pass
 
 
 def _unknown() -> KafkaError:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from stratalog.client.admin import delete_topics
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.topic import TopicPartition
 
@@ -68,6 +69,47 @@ def test_a_move_that_is_cancelled_while_it_waits_leaves_the_line(make_disks):
     disks.node.run(moves.ask, name, targets[0])
     disks.set_rate(1 << 40)
     disks.node.wait_until(lambda: disks.node.partition("u").partition.directory.path == targets[0])
+
+
+def test_the_move_of_a_deleted_topic_holds_up_none_of_the_next_one_of_its_name(make_disks):
+    """It was asked for, was said to begin, and never did: the move of before had its place."""
+    disks = make_disks(num_replica_alter_log_dirs_threads="1")
+    moves, name = disks.node.node.moves, TopicPartition("u", 0)
+    disks.stand_still()
+    disks.ask(disks.other)
+
+    def place():
+        return disks.node.partition("u").partition.directory.path
+
+    def ask():
+        disks.node.create("u")
+        target = next(path for path in (disks.home, disks.other, disks.third) if path != place())
+        assert disks.node.run(moves.ask, name, target) is ErrorCode.NONE
+        return target
+
+    ask()
+    delete_topics(disks.node.client(), ["u"])
+    disks.node.wait_until(lambda: disks.node.node.partitions.get(name) is None)
+    target = ask()
+    disks.set_rate(1 << 40)
+    disks.node.wait_until(lambda: place() == target)
+
+
+def test_a_move_that_waits_leaves_with_its_topic(make_disks, caplog):
+    """Its directory outlived a stop, and each start took it for the copy of a log that is away."""
+    disks = make_disks(num_replica_alter_log_dirs_threads="1")
+    moves, name = disks.node.node.moves, TopicPartition("u", 0)
+    disks.node.create("u")
+    disks.stand_still()
+    disks.ask(disks.other)
+    place = disks.node.partition("u").partition.directory.path
+    target = next(path for path in (disks.home, disks.other) if path != place)
+    assert disks.node.run(moves.ask, name, target) is ErrorCode.NONE
+    delete_topics(disks.node.client(), ["u"])
+    disks.node.wait_until(lambda: disks.node.node.partitions.get(name) is None)
+    disks.node.restart()
+    assert not [one for one in disks.copies() if one.startswith("u-0")]
+    assert "u-0." not in caplog.text
 
 
 def test_a_stop_in_a_move_begins_it_again(disks):
