@@ -383,8 +383,8 @@ class HostedPartitions:
 
         Its log ends below its mark or below the recovery point, or has a hole.
         """
-        log_, node_id, mark = opened.log, self._services.node_id, kept_high_watermark(opened.log, opened.high_watermarks)
-        has_hole = any(True for _ in log_.missing_ranges())
+        log_, node_id = opened.log, self._services.node_id
+        mark, has_hole = kept_high_watermark(log_, opened.high_watermarks), any(True for _ in log_.missing_ranges())
         ends_early = log_.log_end_offset < mark or log_.recovery.has_lost_flushed
         if len(state.replicas) == 1 or not (has_hole or ends_early):
             return
