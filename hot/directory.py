@@ -41,9 +41,10 @@ from stratalog.hot.storage.removal import DirectoryRemoval
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["BALLAST", "OFFLINE", "LogDirectory"]
+__all__ = ["BALLAST", "NEW_BESIDE", "OFFLINE", "LogDirectory"]
 
 OFFLINE: Final = ".stratalog-offline"
+NEW_BESIDE: Final = ".stratalog-new-beside"
 BALLAST: Final = ".stratalog-ballast"
 DELETE_SUFFIX: Final = "-delete"
 _CLOSED_TOGETHER: Final = 64
@@ -58,7 +59,7 @@ _ROOT_FILES: Final = frozenset(
         *(checkpoint.DELETED_ARCHIVES, f"{checkpoint.DELETED_ARCHIVES}.damaged"),
         *(checkpoint.META_PROPERTIES, checkpoint.BOOTSTRAP, REGISTRATION, checkpoint.CLEAN_SHUTDOWN),
         *(LOG_BOUNDS, LOG_SUMMARIES),
-        *(BALLAST, OFFLINE, ".lock"),
+        *(BALLAST, OFFLINE, NEW_BESIDE, ".lock"),
     }
 )
 

@@ -200,11 +200,13 @@ class Directories:
 
     def begin_points(self, is_placed_here: Callable[[TopicPartition], bool]) -> None:
         """The logs of the last run have been looked at: those that are not here from now on are new, but for these."""
+        unread = [directory.path for directory in self.all if directory.lock is None]
+        here = [directory.path for directory in self.all if directory.lock is not None]
         for directory in self.online:
             try:
                 for name in [one for one in directory.files.gone if not is_placed_here(one)]:
                     directory.files.forget(name)
-                begin_points(directory.files)
+                begin_points(directory.files, here, unread)
             except OSError as error:
                 directory.writer.report(error)
 

@@ -155,11 +155,13 @@ def settle(loaded: Sequence[LoadedDirectory], *, metadata_only: str | None) -> S
     """Bring moves that a stop has interrupted to one log for each partition. Raises `OSError`.
 
     An empty directory that was formatted since the last start is in the place of one that is lost. While another one
-    cannot be read, or none is new, a log that is in none of them may lie in one that is away.
+    cannot be read, or none is new, a log that is in none of them may lie in one that is away. One that was new while another one
+    could not be read still is when that is back.
     """
     usable = [one.files for one in loaded if one.error is None]
     is_all = len(usable) == len(loaded)
-    is_replaced = is_all and any(is_new(one) for one in usable if one.path != metadata_only)
+    paths = {one.path for one in usable}
+    is_replaced = is_all and any(is_new(one, paths) for one in usable if one.path != metadata_only)
     alone = _NO_COPIES if is_replaced else only_copies(usable)
     unfinished = settle_moves(usable, partial(os.urandom, _UUID_BYTES), is_all=is_all, is_replaced=is_replaced)
     return Settled(unfinished, frozenset() if is_all else frozenset(undecided(usable)), alone, is_replaced)

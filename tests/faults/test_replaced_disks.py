@@ -160,3 +160,28 @@ def test_a_log_that_was_about_to_move_to_a_dead_disk_leads_when_that_is_replaced
     bench.until(lambda: bench.state(number).leader == 2)
     assert bench.node.values("t", number) == [b"v"]
     assert bench.lies_in(number) == "one"
+
+
+@pytest.mark.story
+@pytest.mark.parametrize("is_left_out", [False, True])
+def test_partitions_of_a_disk_that_was_replaced_while_another_was_dead_begin_anew_when_that_is_back(bench, is_left_out):
+    """They waited for ever: by then the new disk was none any more. One that is merely left out is waited for on."""
+    lost, kept = bench.in_directory("two"), bench.in_directory("one")
+    bench.node.stop()
+    bench.replace("two")
+    bench.kill("one")
+    bench.node.start()
+    assert not any(bench.is_open(number) for number in range(PARTITIONS))
+    bench.node.stop()
+    if is_left_out:
+        bench.node.settings["log.dirs"] = str(bench.path["two"])
+        bench.node.start()
+        assert {bench.state(number).leader for number in range(PARTITIONS)} == {NO_LEADER}
+        bench.node.stop()
+        bench.node.settings["log.dirs"] = f"{bench.path['one']},{bench.path['two']}"
+    bench.path["one"].unlink()
+    shutil.move(bench.path["one"].with_name("one.kept"), bench.path["one"])
+    bench.node.start()
+    bench.until(lambda: all(bench.state(number).leader == 2 and bench.is_open(number) for number in range(PARTITIONS)))
+    assert [bench.node.values("t", number) for number in kept] == [[b"v"]] * len(kept)
+    assert [bench.node.produce("t", b"new", partition=number) for number in lost] == [[0]] * len(lost)

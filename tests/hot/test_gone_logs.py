@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stratalog.hot.config import LogConfig
-from stratalog.hot.directory import LogDirectory
-from stratalog.hot.gone_logs import begin_points, has_lost, note_lost
+from stratalog.hot.directory import NEW_BESIDE, LogDirectory
+from stratalog.hot.gone_logs import begin_points, has_lost, is_new, note_lost
 from stratalog.hot.leaving_logs import doom_partition
 from stratalog.hot.storage import checkpoint
 from stratalog.wire.topic import TopicPartition
@@ -52,6 +52,35 @@ def test_a_new_directory_has_lost_nothing_once_it_was_begun(tmp_path, files):
     begin_points(directory)
     assert not has_lost(directory, NEW)
     assert found(tmp_path / "logs", files) == set()
+
+
+def test_a_directory_that_was_new_while_others_could_not_be_read_is_new_when_they_are_back(tmp_path, files):
+    """Also over more starts without them. Where one of them was left out meanwhile it is away, and nothing says that it is lost."""
+
+    def start(*here, unread=()):
+        directory = LogDirectory.load(str(tmp_path / "logs"), files)
+        found = is_new(directory, here)
+        begin_points(directory, here, unread)
+        assert directory.unknown == []
+        return found
+
+    assert start("/two", unread=["/one"])
+    assert not start("/two", unread=["/one"])
+    assert not start("/two")
+    assert start("/one", "/two")
+    assert not start("/one", "/two")
+    for damaged in (b"?", b"1", b""):
+        (tmp_path / "logs" / NEW_BESIDE).write_bytes(damaged)
+        assert not start("/one")
+
+
+def test_a_directory_that_was_there_before_is_not_new_beside_one_that_cannot_be_read(left, files):
+    """The same holds where its checkpoint is damaged."""
+    for content in (None, b"?"):
+        if content is not None:
+            (left / checkpoint.RECOVERY_POINTS).write_bytes(content)
+        begin_points(LogDirectory.load(str(left), files), [str(left)], ["/one"])
+        assert not (left / NEW_BESIDE).exists()
 
 
 def test_a_start_that_cannot_write_the_checkpoint_takes_no_new_log_for_one_that_is_gone(tmp_path, files, monkeypatch):
