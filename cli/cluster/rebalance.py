@@ -146,13 +146,13 @@ def _carry_out(
         run = Run(client, plan, at_once=at_once, throttle=throttle, say=note, sleep=time.sleep)
         try:
             outcome = run.run(elect_all=spread)
-            held = _held_by(client, plan.leaving)
         except KeyboardInterrupt:
             _tell_unfinished("Interrupted", run, throttle)
             raise SystemExit(int(ExitCode.FAILED)) from None
         except (BrokerAway, KafkaError):
             _tell_unfinished("Not finished", run, throttle)
             raise
+        held = _held_by(client, plan.leaving)
     _tell(outcome, plan, held, as_json=as_json)
 
 
