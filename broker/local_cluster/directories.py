@@ -51,6 +51,7 @@ def make_cluster(layout: ClusterLayout, *, now_ms: int) -> None:
     directory = str(Path(made[0]).parent)
     is_new = not any(Path(path).exists() for path in made)
     if is_new:
+        Path(directory).mkdir(parents=True, exist_ok=True)
         names = json.dumps([Path(path).name for path in made])
         write_durably(files, f"{directory}/{_UNFINISHED}", names.encode())
     for config in configs:

@@ -48,6 +48,12 @@ def test_every_node_is_formatted_as_a_voter_of_one_quorum(tmp_path):
         assert [(one.voter_id, one.endpoints[0].port) for one in voters] == [(1, 19092), (2, 19093), (3, 19094)]
 
 
+def test_a_cluster_may_lie_in_a_directory_that_is_not_there_yet(tmp_path):
+    """As each of its nodes may."""
+    make_cluster(layout(tmp_path / "new" / "one"), now_ms=5)
+    assert set(find_nodes(str(tmp_path / "new" / "one"))) == {1, 2, 3}
+
+
 def test_a_cluster_is_not_made_twice(tmp_path):
     """Directories that are formatted are refused, and their files stay as they are."""
     make_cluster(layout(tmp_path), now_ms=5)
