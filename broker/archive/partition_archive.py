@@ -345,7 +345,7 @@ class Archive:
 
     def evict(self) -> None:
         """Apply local retention to what is safely archived; a disk that fails goes offline."""
-        if self._closed or self.removal.switched_off or self.evictable_offset <= self.unified.log.first_base_offset:
+        if self._closed or self.removal.keeps_local or self.evictable_offset <= self.unified.log.first_base_offset:
             return
         if evict_local(self.unified, self.evictable_offset, self._now_ms()):
             self._local_files_changed()

@@ -95,6 +95,8 @@ class ArchiveRemoval:
         self._settings = settings
         self._ports = ports
         self._busy = False
+        self._may_be_trashed = False
+        """Whether `TrashArchive` was sent, and no answer has told since what became of the archive."""
         self._empty_at_seq = -1
         self.leased_count = 0
         """Items of the trash that only leases held when it was looked at last."""
@@ -111,6 +113,11 @@ class ArchiveRemoval:
         """True if the topic's settings order the removal of its archive."""
         config = self._unified.log.config
         return config.remote_delete_on_disable and not config.remote_storage_enable
+
+    @property
+    def keeps_local(self) -> bool:
+        """True if all that is local has to stay: the archive is about to go, or may have gone."""
+        return self.switched_off or self._may_be_trashed
 
     def look(self, *, held: bool) -> None:
         """Send the commands that are due. ``held``: the manifest is believed to carry this leadership's claim."""
@@ -131,6 +138,8 @@ class ArchiveRemoval:
             return
         if not self.switched_off:
             self._retry_ms, self._no_archive = 0, False
+            if self._may_be_trashed:
+                self._look_anew()
         if self.switched_off and self._may_have_to_go and now_ms >= self._retry_ms:
             self._switch_off(held=held)
         elif facts is not None and facts.trash_count and facts.seq > self._empty_at_seq:
@@ -165,18 +174,25 @@ class ArchiveRemoval:
             self._retry_ms = 0
             self._ports.want_claim()
         else:
-            self._busy = True
+            self._busy = self._may_be_trashed = True
             command = commands.TrashArchive(self._partition, self._claimant, self._ports.now_ms(), TIERING_OFF)
             self._ports.send(command, self._trashed)
 
     def _trashed(self, report: commands.Report) -> None:
         self._busy = False
         if isinstance(report, commands.ManifestRead):
+            self._may_be_trashed = False
             self._remote.apply(report.view)
             self._ports.emptied()
             log.info("%s: its archive is in the trash; objects go after the grace", self._partition)
         elif not self._ports.ended(report):
             self._tell("moving the archive to the trash", getattr(report, "message", str(report)))
+
+    def _look_anew(self) -> None:
+        """Tiering is on again and the answer was lost: forget what was read back before, a claim tells where the archive is."""
+        self._may_be_trashed = False
+        self._ports.emptied()
+        self._ports.want_claim()
 
     # -- the trash ------------------------------------------------------------------------------------------------
 
