@@ -22,6 +22,7 @@ from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.workers.io_worker import Submit
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.hot.storage.checkpoint import RemoteLogState
+from stratalog.hot.storage.shortages import SHORTAGES
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.manifest import Claimant
@@ -87,7 +88,7 @@ class Reconciling:
             unified.topic_partition.topic, unified.topic_id, unified.topic_partition.partition
         )
         self._finished: Callable[[], object] = lambda: None
-        self._closed = False
+        self._closed = self._refused = False
         self._view: ManifestView | None = None
         self.waits_for = ""
         """Why the archive has not answered so far; empty while it is being asked for the first time."""
@@ -204,7 +205,7 @@ class Reconciling:
                 self._wait(f"offset {batch.end - 1}, where the two must agree, cannot be read on this disk: {error}")
                 return
             except OSError as error:
-                self._unified.partition.directory.fail(error)
+                self._disk_refused(error, self._claim)
                 return
         outcome = self._outcome(view, diverged=diverged)
         if isinstance(outcome, Keep):
@@ -222,12 +223,19 @@ class Reconciling:
             command = commands.ReadRestartState(self._partition, outcome.snapshot_key)
             self._submit(command, lambda state: self._restart_state(outcome, state))
 
-    def _wait(self, why: str) -> None:
-        """Ask again soon; log a reason once."""
+    def _disk_refused(self, error: OSError, again: Callable[[], None]) -> None:
+        """Go on with ``again`` soon if the disk lacks room, or the process descriptors; any other failure takes it offline."""
+        self._unified.partition.directory.report(error)
+        if error.errno in SHORTAGES:
+            self._refused = True
+            self._wait(f"its disk refuses ({error}): free some of it, it goes on by itself then", again)
+
+    def _wait(self, why: str, again: Callable[[], None] | None = None) -> None:
+        """Ask again soon, or do ``again``; log a reason once."""
         if why != self.waits_for:
             log.warning("%s waits for its archive before it serves: %s", self._partition, why)
         self.waits_for = why
-        self._later(_RETRY_SECONDS, self._claim)
+        self._later(_RETRY_SECONDS, again or self._claim)
 
     def _restart_state(self, outcome: RestartAt, report: commands.Report) -> None:
         if self._closed:
@@ -245,6 +253,8 @@ class Reconciling:
         self._agreed()
 
     def _restart(self, outcome: RestartAt, snapshot: bytes | None) -> None:
+        if self._closed:
+            return
         unified = self._unified
         log_ = unified.log
         before = log_.log_start_offset
@@ -264,14 +274,15 @@ class Reconciling:
             self._wait(f"its restart state in {outcome.snapshot_key} is damaged: {error}; put a sound copy of it back")
             return
         except OSError as error:
-            unified.partition.directory.fail(error)
+            self._disk_refused(error, lambda: self._restart(outcome, snapshot))
             return
         log.error(
-            "%s: the archive wins: %s. The log goes on at offset %d; the local data is kept in %s",
+            "%s: the archive wins: %s. The log goes on at offset %d; the local data is kept in %s%s",
             self._partition,
             outcome.reason,
             outcome.offset,
             kept,
+            ", and what earlier attempts moved in those beside it whose names end in -stray" if self._refused else "",
         )
         if log_.log_start_offset != before:
             tell_log_start(self._partition, before, log_.log_start_offset)

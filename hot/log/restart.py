@@ -60,8 +60,8 @@ def restart(
         producers.load_bytes(producer_snapshot, offset)
     producers.end_offset = offset
     tail = parts.tail
-    if keep is None and tail.failed is not None and tail.failed.errno in SHORTAGES:
-        # All of it goes, also what found no room. A log that had no room to begin anew is as empty as it will be.
+    if tail.failed is not None and tail.failed.errno in SHORTAGES:
+        # All of it goes, also what found no room, which nobody was promised. A log that had no room to begin anew is as empty as it will be.
         tail.discard_queued()
     else:
         tail.write()

@@ -1,5 +1,6 @@
 """Rule 8 at a start: the archive is asked before the first write, and it wins."""
 
+import errno
 from types import SimpleNamespace
 
 import pytest
@@ -34,7 +35,7 @@ class Rig:
         self.tmp_path = tmp_path
         self.store = MemoryStore()
         self.worker = Worker(self.store)
-        self.queue, self.timers, self.views = [], [], []
+        self.queue, self.timers, self.views, self.reported = [], [], [], []
         self.finished = 0
         self.restarted = 0
         self.log = self.open(CONFIG)
@@ -78,7 +79,7 @@ class Rig:
             held_back=None,
             leader_epoch=2,
             restarted=self.restart,
-            directory=SimpleNamespace(fail=print),
+            directory=SimpleNamespace(report=self.reported.append),
             leader=SimpleNamespace(append_marker=self.end_transaction),
         )
         self.unified = SimpleNamespace(
@@ -337,3 +338,48 @@ def test_a_restart_state_that_is_damaged_is_waited_for(rig):
     rig.run()
     assert (rig.log.log_end_offset, rig.restarted, rig.finished) == (15, 1, 1)
     assert rig.partition.held_back is None
+
+
+@pytest.mark.parametrize(
+    ("refused", "number", "waits"),
+    [("rename", errno.ENOSPC, True), ("sync_directory", errno.EMFILE, True), ("rename", errno.EIO, False)],
+)
+def test_a_log_that_finds_no_room_to_go_on_from_its_archive_does_when_there_is(
+    rig, monkeypatch, caplog, refused, number, waits
+):
+    """Its directory stays in use: a lack of room passes. A disk that fails does not go on."""
+    rig.write(1)
+    rig.archive(3)
+    rig.begin()
+    rig.start()
+    rig.run()
+    with monkeypatch.context() as full:
+        full.setattr(RealFilesystem, refused, lambda *_: (_ for _ in ()).throw(OSError(number, "refused")))
+        rig.run()
+        assert rig.partition.held_back
+        assert [one.errno for one in rig.reported] == [number]
+        assert bool(rig.timers) is bool(rig.reconciling.waits_for) is waits
+        if not waits:
+            return
+        rig.timers.pop()()
+        assert caplog.text.count("free some of it") == 1
+    rig.timers.pop()()
+    assert (rig.finished, rig.restarted, rig.partition.held_back) == (1, 1, None)
+    assert (rig.log.first_base_offset, rig.log.log_end_offset) == (15, 15)
+    rig.write(1, epoch=3)
+    assert rig.log.log_end_offset == 20
+
+
+def test_a_log_that_is_led_no_longer_does_not_go_on_from_its_archive(rig, monkeypatch):
+    """Its next attempt came too late."""
+    rig.write(1)
+    rig.archive(3)
+    rig.begin()
+    rig.start()
+    rig.run()
+    with monkeypatch.context() as full:
+        full.setattr(RealFilesystem, "rename", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        rig.run()
+    rig.reconciling.close()
+    rig.timers.pop()()
+    assert (rig.finished, rig.restarted) == (0, 0)

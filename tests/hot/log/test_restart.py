@@ -2,6 +2,7 @@
 
 import errno
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,9 @@ class Shortage(RealFilesystem):
         super().sync_directory(path)
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["removed", "kept aside"])
 @pytest.mark.parametrize("offset", [500, 10], ids=["at a new name", "at the name of an old segment"])
-def test_a_restart_that_found_no_room_is_carried_out_again(tmp_path, offset):
+def test_a_restart_that_found_no_room_is_carried_out_again(tmp_path, offset, kept):
     """It may stop at any call. A copy would not get in sync again otherwise until the broker's next start."""
 
     def stopped_at(calls):
@@ -87,10 +89,13 @@ def test_a_restart_that_found_no_room_is_carried_out_again(tmp_path, offset):
         bench.fill(log, 3)
         log.sync()
         bench.files.left = calls
+        restart = log.truncate_fully_and_start_at
+        if kept:
+            restart = partial(log.quarantine_and_restart_at, now_ms=7, reason="the archive wins")
         try:
-            log.truncate_fully_and_start_at(offset, [EpochEntry(7, 0)], None, log_start_offset=0)
+            restart(offset, [EpochEntry(7, 0)], None, log_start_offset=0)
         except OSError:
-            log.truncate_fully_and_start_at(offset, [EpochEntry(7, 0)], None, log_start_offset=0)
+            restart(offset, [EpochEntry(7, 0)], None, log_start_offset=0)
         was_stopped, bench.files.left = bench.files.left is None, None
         assert (log.local_log_start_offset, log.log_end_offset) == (offset, offset)
         assert bench.append(log, 2, epoch=7).base_offset == offset
