@@ -194,40 +194,39 @@ class Comparisons:
     def _timeline(self, unified: UnifiedLog) -> TimelinePorts:
         ports = self._ports
 
-        def renewed() -> Claimant:
-            archive = ports.renew(unified)
-            archive.comparing()
-            return archive.claimant
-
-        def raise_epoch(above: int, done: Callable[[Claimant], None]) -> None:
-            asking = self.running.get(unified)
-
-            def raised() -> None:
-                if self.running.get(unified) is asking:  # otherwise the archive that is there now is not being compared
-                    done(renewed())
-
-            def note() -> None:
-                """The next claim replaces the proof, so what was a mere doubt is written down as certain before it."""
-                if self.running.get(unified) is not asking:
-                    return
-                if ports.checkpoints.suspect(unified):
-                    ports.timelines.raise_epoch(unified, above, raised)
-                else:
-                    ports.later(_RETRY_SECONDS, note)
-
-            self._went_back()
-            note()
-
         def restarts() -> bool:
             ports.transactions.retire_producers()
             return ports.checkpoints.suspect(unified)
 
         return TimelinePorts(
             made=ports.gate.equal_claims,
-            raise_epoch=raise_epoch,
+            raise_epoch=partial(self._raise_epoch, unified),
             compared=lambda: self._agreed.append(unified),
             restarts=restarts,
         )
+
+    def _raise_epoch(self, unified: UnifiedLog, above: int, done: Callable[[Claimant], None]) -> None:
+        """Have the leader epoch raised for the comparison that runs, and ``done`` called with the new claimant."""
+        ports, asking = self._ports, self.running[unified]
+
+        def raised() -> None:
+            if self.running.get(unified) is asking:  # otherwise the archive that is there now is not being compared
+                archive = ports.renew(unified)
+                archive.comparing()
+                done(archive.claimant)
+
+        def note() -> None:
+            """The next claim replaces the proof, so what was a mere doubt is written down as certain before it."""
+            if self.running.get(unified) is not asking:
+                return
+            if ports.checkpoints.suspect(unified):
+                ports.timelines.raise_epoch(unified, above, raised, refused=partial(asking.epoch_refused, above))
+            else:
+                asking.waits_for = "its disk takes no note that the log lacks something: free some of it"
+                ports.later(_RETRY_SECONDS, note)
+
+        self._went_back()
+        note()
 
 
 def _state_of(archive: Archive) -> RemoteLogState | None:

@@ -141,6 +141,7 @@ class Reconciling:
             return
         if isinstance(report, commands.SecondTimelineReport) and self._timeline is not None:
             self._unified.partition.held_back = _REASON  # this is certain, whatever made the comparison necessary
+            self.waits_for = f"the controller is asked to raise its leader epoch above {report.leader_epoch}"
             self._timeline.raise_epoch(report.leader_epoch, self._raised)
             return
         if isinstance(report, commands.FencedReport | commands.LostReport) and not self.needed():
@@ -164,8 +165,17 @@ class Reconciling:
         else:
             self._keep(outcome)
 
+    def epoch_refused(self, above: int, why: str) -> None:
+        """Name why the leader epoch is not above ``above`` yet, and the way out."""
+        self.waits_for = (
+            f"the controller is asked every second to raise its leader epoch from {self._claimant.leader_epoch} above {above}, "
+            f"the highest one that its archive knows, and refuses: {why}. If that does not end, move its leader to another "
+            "broker and back: each move raises the epoch"
+        )
+
     def _raised(self, claimant: Claimant) -> None:
         """Go on under a higher epoch."""
+        self.waits_for = ""
         self._claimant = claimant
         self._claim()
 

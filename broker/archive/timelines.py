@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -55,8 +56,10 @@ class Timelines:
         self._noticed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def raise_epoch(self, unified: UnifiedLog, above: int, done: Callable[[], None]) -> None:
-        """Raise the leader epoch of a partition beyond ``above``, then call ``done``.
+    def raise_epoch(
+        self, unified: UnifiedLog, above: int, done: Callable[[], None], *, refused: Callable[[str], object]
+    ) -> None:
+        """Raise the leader epoch of a partition beyond ``above``, then call ``done``; ``refused`` takes each refusal meanwhile.
 
         ``done`` is not called if the topic is deleted meanwhile, or the partition is led no longer.
         """
@@ -66,7 +69,9 @@ class Timelines:
                 done()
 
         name = unified.topic_partition
-        self._begin(str(name), lambda: self._ports.raise_epoch(unified.topic_id, name.partition, above), raised)
+        about = f"{name} is held back until its leader epoch is above {above}"
+        work = partial(self._ports.raise_epoch, unified.topic_id, name.partition, above)
+        self._begin(about, work, raised, refused)
 
     def skip_producers(self) -> None:
         """Begin another era of producer ids while clients are served; once in a run is enough.
@@ -75,7 +80,7 @@ class Timelines:
         """
         if not self._noticed:
             self._noticed = True
-            self._begin("producer ids", self._ports.begin_producer_era, lambda: None)
+            self._begin("producer ids", self._ports.begin_producer_era, lambda: None, lambda _: None)
 
     async def begin_producer_era(self) -> None:
         """Begin an era of producer ids before the first client is served. Raises `KafkaError`.
@@ -91,13 +96,21 @@ class Timelines:
         for task in self._tasks:
             task.cancel()
 
-    def _begin(self, about: str, work: Callable[[], Awaitable[object]], done: Callable[[], None]) -> None:
-        task = asyncio.get_running_loop().create_task(_until_done(about, work, done))
+    def _begin(
+        self,
+        about: str,
+        work: Callable[[], Awaitable[object]],
+        done: Callable[[], None],
+        refused: Callable[[str], object],
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(_until_done(about, work, done, refused))
         self._tasks.add(task)  # the loop itself holds tasks weakly
         task.add_done_callback(self._tasks.discard)
 
 
-async def _until_done(about: str, work: Callable[[], Awaitable[object]], done: Callable[[], None]) -> None:
+async def _until_done(
+    about: str, work: Callable[[], Awaitable[object]], done: Callable[[], None], refused: Callable[[str], object]
+) -> None:
     """Repeat ``work`` until the controller accepts it, then call ``done``; ends without it if the topic is deleted."""
     logged = ""
     while True:
@@ -109,6 +122,7 @@ async def _until_done(about: str, work: Callable[[], Awaitable[object]], done: C
             if str(error) != logged:  # a thousand partitions may wait for one full disk, for hours
                 logged = str(error)
                 log.warning("%s: the controller refuses, it is asked again every second: %s", about, error)
+            refused(str(error))
             await asyncio.sleep(_RETRY_SECONDS)
         else:
             done()

@@ -62,7 +62,7 @@ class Rig:
                 checkpoints=checkpoints,
                 timelines=SimpleNamespace(
                     skip_producers=lambda: self.skips.append(1),
-                    raise_epoch=lambda _, above, done: self.raised.append((above, done)),
+                    raise_epoch=self.raise_epoch,
                 ),
                 transactions=SimpleNamespace(
                     retire_producers=lambda: self.retired.append(1), judge=lambda _, judged: judged()
@@ -91,6 +91,11 @@ class Rig:
             compare_later=note("later"),
         )
         return self.archives[self.unified]
+
+    def raise_epoch(self, _, above, done, *, refused):
+        """A command to the controller."""
+        self.raised.append((above, done))
+        self.refuse = refused
 
     def note(self, _, *, certain=True):
         """A note of a doubt."""
@@ -320,3 +325,25 @@ def test_settled_doubts_leave_the_disk_soon_and_together(rig):
     rig.archives.clear()  # the broker has stopped: another may use the directory
     rig.timers.pop()()
     assert rig.calls[-1] == "clear"
+
+
+def test_a_partition_whose_epoch_has_to_rise_is_named_with_the_refusal_and_the_way_out(rig):
+    """It is held back meanwhile, perhaps for long, and the operator asks why."""
+
+    def waits_for():
+        return [one.waits_for for _, one in rig.comparisons.waiting()]
+
+    rig.disk_takes = False
+    rig.comparisons.begin(rig.archive, RemoteLogState(0, 50, 3), Led.OPENED)
+    rig.answer(OTHER)
+    assert rig.partition.held_back
+    assert "its disk takes no note" in waits_for()[0]
+    rig.disk_takes = True
+    rig.timers.pop()()
+    (above, done), *_ = rig.raised
+    rig.refuse("NOT_CONTROLLER")
+    (why,) = waits_for()
+    for part in (f"above {above}", "refuses: NOT_CONTROLLER", "move its leader"):
+        assert part in why
+    done()
+    assert waits_for() == []

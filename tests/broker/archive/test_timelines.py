@@ -45,28 +45,31 @@ def made(controller):
 async def test_an_epoch_is_raised_in_the_end():
     """The disk of the metadata was full for a while."""
     controller = Controller(ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
-    done = asyncio.Event()
-    made(controller).raise_epoch(UNIFIED, 7, done.set)
+    done, refusals = asyncio.Event(), []
+    made(controller).raise_epoch(UNIFIED, 7, done.set, refused=refusals.append)
     await asyncio.wait_for(done.wait(), 5)
     assert controller.calls == [(b"t" * 16, 3, 7)] * 3
+    assert len(refusals) == 2
 
 
 async def test_a_reason_of_the_controller_is_logged_once(caplog):
     """A thousand partitions may wait for one full disk: they do not log a line each second."""
     controller = Controller(*[ErrorCode.KAFKA_STORAGE_ERROR] * 50, *[ErrorCode.NOT_CONTROLLER] * 50)
-    done = asyncio.Event()
-    made(controller).raise_epoch(UNIFIED, 7, done.set)
+    done, refusals = asyncio.Event(), []
+    made(controller).raise_epoch(UNIFIED, 7, done.set, refused=refusals.append)
     await asyncio.wait_for(done.wait(), 5)
     assert len(controller.calls) == 101
     assert len(caplog.records) == 2
+    assert "t-3 is held back until its leader epoch is above 7" in caplog.text
+    assert len(refusals) == 100
 
 
 async def test_a_topic_that_goes_meanwhile_ends_it():
     """The controller is asked once, and the callback is not called."""
     controller, done = Controller(ErrorCode.UNKNOWN_TOPIC_ID), []
-    made(controller).raise_epoch(UNIFIED, 7, lambda: done.append(1))
+    made(controller).raise_epoch(UNIFIED, 7, lambda: done.append(1), refused=print)
     gone = SimpleNamespace(**{**vars(UNIFIED), "remote": None})
-    made(Controller()).raise_epoch(gone, 7, lambda: done.append(1))
+    made(Controller()).raise_epoch(gone, 7, lambda: done.append(1), refused=print)
     await asyncio.sleep(0.01)
     assert (len(controller.calls), done) == (1, [])
 
