@@ -15,6 +15,7 @@ from msgspec import Struct
 from stratalog.broker.archive.retention import retained_bytes
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.log.log import Log
 from stratalog.tier.bucket.trash import TIERING_OFF, Retention
 from stratalog.tier.documents.keys import PartitionId
@@ -45,6 +46,15 @@ class RemovalSettings(Struct, frozen=True):
     grace_ms: Callable[[], int] = lambda: 86_400_000
     interval_ms: Callable[[], int] = lambda: 180_000
     history_copies_min: Callable[[], int] = lambda: 16
+
+    @classmethod
+    def of(cls, config: Callable[[], BrokerConfig]) -> RemovalSettings:
+        """Those of a broker, whose settings are replaced as a whole where one changes."""
+        return cls(
+            lambda: config().integer("stratalog.trash.grace.ms"),
+            lambda: config().integer("stratalog.trash.check.interval.ms"),
+            lambda: config().integer("stratalog.history.copies.min"),
+        )
 
     @property
     def kept_history(self) -> KeptHistory:

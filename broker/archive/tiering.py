@@ -110,7 +110,9 @@ class Tiering:
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
         self._views = RemoteViews()
         self._comparisons = self._new_comparisons(transactions)
-        self.projections = Projections(self.submit, directories.cluster_id, incarnation, topic_written)
+        self.projections = Projections(
+            self.submit, directories.cluster_id, incarnation, topic_written, self._elapsed_ms
+        )
         self._moved: dict[UnifiedLog, None] = {}
         self._requests: Counter[str] = Counter()
         self._border_reads = self._refused_claims = 0
@@ -277,11 +279,7 @@ class Tiering:
                     self.config.integer("remote.log.manager.task.retry.backoff.max.ms"),
                 )
             ),
-            removal=RemovalSettings(
-                lambda: self.config.integer("stratalog.trash.grace.ms"),
-                lambda: self.config.integer("stratalog.trash.check.interval.ms"),
-                lambda: self.config.integer("stratalog.history.copies.min"),
-            ),
+            removal=RemovalSettings.of(lambda: self.config),
             keep_log_start=self._checkpoints.keep_log_start,
             keep_remote_end=self.checkpoint,
             made=lambda: self.gate.made,
