@@ -93,7 +93,14 @@ class LogCopy:
         return copied.log_bytes if copied is not None and copied.segment is segment else 0
 
     def copying(self, view: CopyView) -> Generator[int, None, None]:
-        """Bring the copy to ``view``: yields the bytes of each piece, durable when it has ended."""
+        """Bring the copy to ``view``: yields the bytes of each piece, durable when it has ended.
+
+        Raises `SourceFailed` with a `FileNotFoundError` for a view that is not settled, before it changes anything.
+        """
+        if not view.is_settled:
+            raise SourceFailed(
+                FileNotFoundError(errno.ENOENT, "a cleaned segment has no name of its own yet", self._source)
+            )
         if view.generation != self._generation:
             self._begin_anew(view.generation)
         self._drop_what_left(view)

@@ -172,7 +172,8 @@ class DirectoryMove:
         self._check()
         moving, view = self._log.moving, self._log.moving.view()
         with self._failures():
-            if not self._copy.is_near(view, _LAST_BYTES):
+            # A swap of the cleaner that finds no room may wait for minutes: till then there is no file to copy.
+            if view.is_settled and not self._copy.is_near(view, _LAST_BYTES):
                 await self._pass(view)
                 return False
             is_busy = moving.why_not() is not None or self._services.is_cleaned(self.unified)

@@ -29,6 +29,8 @@ class CopyView(NamedTuple):
     """All below it is in these files."""
     snapshots: tuple[int, ...]
     """The offsets of the snapshots of producers."""
+    is_settled: bool
+    """Whether each file bears its own name. A segment of a cleaner's swap does not, and an old file may still bear it."""
 
     @property
     def size_bytes(self) -> int:
@@ -54,8 +56,19 @@ class LogMoving:
             frozen.append((segment, segment.size_bytes))
         active = parts.segments[len(frozen)]
         snapshots = tuple(parts.snapshots.offsets)
-        generation, written_offset = parts.cycles.generation, parts.tail.written_offset
-        return CopyView(generation, tuple(frozen), active, active.written_bytes, written_offset, snapshots)
+        return CopyView(
+            parts.cycles.generation,
+            tuple(frozen),
+            active,
+            active.written_bytes,
+            parts.tail.written_offset,
+            snapshots,
+            self._is_settled,
+        )
+
+    @property
+    def _is_settled(self) -> bool:
+        return not any(segment.name_suffix for segment in self._parts.segments)
 
     def why_not(self) -> str | None:
         """Why the log cannot take another place now; None if it can."""
@@ -64,7 +77,7 @@ class LogMoving:
             return f"it takes no appends: {parts.tail.failed}"
         if any(segment.missing is not None for segment in parts.segments):
             return "the disk has lost a part of it"
-        if any(segment.name_suffix for segment in parts.segments):
+        if not self._is_settled:
             return "it is being compacted"
         return None
 

@@ -233,3 +233,24 @@ def test_a_log_does_not_move_in_the_middle_of_a_cleaners_swap(bench, compactor):
     list(swap.retire())
     list(log.compaction.retire(swap))
     assert log.moving.why_not() is None
+
+
+def test_half_a_swap_is_not_copied(bench, compactor, watched_files):
+    """It waits for room on the disk that the log is to leave: the name of the new segment is an old one's still."""
+    log = bench.open(replace(CONFIG, cleanup_policy=frozenset({"compact"})))
+    bench.fill(log, 3)
+    copy = new_copy(bench, log)
+    list(copy.copying(log.moving.view()))
+    cleaning = compactor.cleaning(log, now_ms=bench.now_ms)
+    cleaning.build_map()
+    swap = log.compaction.begin_replace(cleaning.clean_group(0))
+    list(swap.stage())
+    assert log.compaction.put_in(swap)
+    view = log.moving.view()
+    with pytest.raises(SourceFailed) as failed:
+        list(copy.copying(view))
+    assert isinstance(failed.value.error, FileNotFoundError)
+    list(log.compaction.retire(swap))
+    assert not log.moving.is_at(view)
+    complete(log, copy)
+    same(bench, log, copy)

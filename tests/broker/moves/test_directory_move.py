@@ -1,5 +1,6 @@
 """One move: copied while the log is used, swapped in one turn, given up where it has no end."""
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from stratalog.broker.moves.directory_move import MoveThrottle
 from stratalog.client.admin import delete_topics
+from stratalog.client.records import NewRecord
 from stratalog.hot.log.moving import LogMoving
 from stratalog.metadata.quotas.replication_quota import ReplicationQuota
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -197,6 +199,28 @@ def test_a_log_moves_back_to_where_its_directory_found_no_room_for_a_new_name(ma
     disks.moved(disks.home)
     assert home.writer.offline is None
     assert disks.node.values("t") == [b"v"]
+
+
+def test_a_cleaning_that_waits_for_room_is_waited_for(make_disks, watched):
+    """A log leaves a full disk: the old segments have their names still, and were copied in the place of the new one."""
+    disks = make_disks(watched, log_cleaner_backoff_ms=3_600_000)
+    node = disks.node
+    node.create("c", cleanup_policy="compact")
+    unified, now_ms = node.partition("c"), node.node.clock.wall_ms()
+    for keys in (b"12314", b"2", b"9"):
+        for key in keys:
+            node.produce("c", NewRecord(b"v", now_ms, key=bytes([key]), partition=0))
+        node.run(unified.log.roll)
+    watched.fail("rename", ".deleted", errno.ENOSPC)
+    node.run(node.node.compaction.look)
+    node.wait_until(unified.log.moving.why_not)
+    target = next(path for path in (disks.home, disks.other) if path != unified.partition.directory.path)
+    node.run(lambda: node.node.moves.ask(TopicPartition("c", 0), target))
+    node.wait_until(disks.copies)
+    time.sleep(0.2)
+    watched.faults.clear()
+    node.wait_until(lambda: unified.partition.directory.path == target and not disks.moving)
+    assert {record.key for record in node.read("c")} == {b"1", b"2", b"3", b"4", b"9"}
 
 
 def test_a_damaged_log_does_not_move(disks):
