@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS, InSyncAsking
 from stratalog.broker.replicas.leader import Leader, Rework
 from stratalog.broker.replicas.led import Led, why_led, why_opened
-from stratalog.broker.replicas.log_opening import LogOpening, OpenedLog
+from stratalog.broker.replicas.log_opening import LogOpening
 from stratalog.broker.replicas.log_settings import TopicSettings
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.partition_table import PartitionTable
@@ -32,7 +32,7 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.purgatory import Purgatory
 from stratalog.hot.config import LogConfig
-from stratalog.hot.first_marks import first_high_watermark, kept_high_watermark
+from stratalog.hot.first_marks import first_high_watermark
 from stratalog.hot.replica_state import NO_BROKER_EPOCH
 from stratalog.metadata.image.directory_ids import UNASSIGNED
 from stratalog.metadata.image.image import ClusterImage
@@ -42,8 +42,6 @@ from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Copying", "HostedPartitions", "HostedServices", "Placements"]
-
-_LOOKED_AT_A_PAUSE = 500
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +155,8 @@ class HostedPartitions:
         state = None if topic is None else topic.partitions.get(due.number)
         if topic is None or state is None or self._services.node_id not in state.replicas:
             return
+        if not self._is_registered(image):
+            return  # it is put down again with the roles of the next registration
         name = TopicPartition(topic.name, due.number)
         if self.table.get(name) is None:
             of_settings = due.topic_id, self._settings.resolver(image), image.topic_configs(topic.name)
@@ -184,6 +184,8 @@ class HostedPartitions:
                 self.logs.forget_gone(topic.name, number)
         elif node_id not in state.replicas and self._services.copying is not None:
             self._remove(unified, state)
+        elif not self._is_registered(image):
+            self._end_role(unified)
         elif state.leader != node_id:
             self._lead_no_longer(unified, state)
         elif unified.partition.leader is None or unified.partition.leader_epoch != state.leader_epoch:
@@ -196,6 +198,15 @@ class HostedPartitions:
             unified.partition.leader.in_sync_changed(
                 state.in_sync_replicas, state.partition_epoch, state.replicas, is_recovering=self._is_recovering(state)
             )
+
+    def _is_registered(self, image: ClusterImage) -> bool:
+        """Whether the roles in the image are those of the present registration: those of an earlier one have ended with it.
+
+        The controller takes leaderships and memberships from a broker before it registers anew. Until the image has that, the same
+        leader epoch would be led again, perhaps with a log that has lost records, and followers would cut what they have.
+        """
+        copying, mine = self._services.copying, image.brokers.brokers.get(self._services.node_id)
+        return copying is None or (mine is not None and mine.epoch == copying.broker_epoch)
 
     def _remove(self, unified: UnifiedLog, state: PartitionImage) -> None:
         """A committed record gives the partition to other brokers, which have all of it: its files go here."""
@@ -248,6 +259,11 @@ class HostedPartitions:
             if unified.partition.directory is writer and unified.partition.follower is not None:
                 self._rest(unified)
 
+    def _end_role(self, unified: UnifiedLog) -> None:
+        if unified.partition.leader is not None:
+            self._services.on_released(unified)
+        self._rest(unified)
+
     def _rest(self, unified: UnifiedLog) -> None:
         self._copy_no_longer(unified)
         unified.partition.resign()
@@ -297,33 +313,22 @@ class HostedPartitions:
         for unified, role in roles:
             if role is None or role not in {unified.partition.leader, unified.partition.follower}:
                 continue
-            if unified.partition.leader is role:
-                self._services.on_released(unified)
-            self._rest(unified)
+            self._end_role(unified)
             yield
 
     def checking_lag(self, replica_lag_time_max_ms: int) -> Generator[None, None, None]:
         """Have leaders ask for in-sync sets without members that have not caught up for so long; yields after each."""
-        for leader in self._with_followers():
+        for leader in self.table.leaders_with_followers():
             if leader is not None:
                 leader.check_lag(replica_lag_time_max_ms)
             yield
 
     def brokers_changed(self) -> Generator[None, None, None]:
         """Other brokers are fenced no more, or registered anew: have leaders look who may join; yields after each."""
-        for leader in self._with_followers():
+        for leader in self.table.leaders_with_followers():
             if leader is not None:
                 leader.look_for_joiners()
             yield
-
-    def _with_followers(self) -> Iterator[Leader | None]:
-        """The leaders of this moment that have followers, and None now and then: thousands may have none."""
-        for count, unified in enumerate(self.table, 1):
-            leader = unified.partition.leader
-            if leader is not None and leader.state.has_followers:
-                yield leader
-            elif count % _LOOKED_AT_A_PAUSE == 0:
-                yield None
 
     def deleting(self, topic: str) -> Generator[None, None, None]:
         """Forget the partitions of a deleted topic and let their files go; yields after each."""
@@ -358,13 +363,16 @@ class HostedPartitions:
             asking=NO_FOLLOWERS if services.copying is None else services.copying.asking,
             refused=self.table.refused,
         )
-        self._note_loss(opened, state)
+        has_lost = self.placing.has_lost_records(opened, state)
+        if has_lost:  # it has its role when it is registered anew
+            services.on_data_lost()
+        takes_role = services.copying is None or (not has_lost and self._is_registered(services.image()))
         unified = UnifiedLog(partition, services.metrics.topic(topic.name))
         unified.on_damaged = self._damaged
         partition.watchers.add(partial(services.purgatory.check, unified))
         if services.copying is not None:
             partition.end_watchers.add(partial(services.purgatory.check, partition))
-        leads = state.leader == services.node_id
+        leads = takes_role and state.leader == services.node_id
         unified.is_bare = opened.led is Led.LOST and not leads
         if leads:
             self._lead(partition, state)
@@ -373,26 +381,10 @@ class HostedPartitions:
         self.logs.sync_recovered(opened, partition)  # the first append waits for it
         if leads:
             services.on_led(unified, why_opened(state, opened.led))
-        elif state.leader >= 0:
+        elif takes_role and state.leader >= 0:
             self._copy(unified, state)
         for missing in opened.log.missing_ranges():
             log.error("%s", unified.missing_sentence(missing))
-
-    def _note_loss(self, opened: OpenedLog, state: PartitionImage) -> None:
-        """A replica that lacks what it had synced, and may have told its leader, is not elected for what it had.
-
-        Its log ends below its mark or below the recovery point, or has a hole.
-        """
-        log_, node_id = opened.log, self._services.node_id
-        mark, has_hole = kept_high_watermark(log_, opened.high_watermarks), any(True for _ in log_.missing_ranges())
-        ends_early = log_.log_end_offset < mark or log_.recovery.has_lost_flushed
-        if len(state.replicas) == 1 or not (has_hole or ends_early):
-            return
-        text = "%s has lost records that may have been acknowledged: it ends at %d, its mark was %d"
-        log.error(text, log_.topic_partition, log_.log_end_offset, mark)
-        ends_early = ends_early and node_id in {*state.in_sync_replicas, *state.eligible_leader_replicas}
-        if ends_early or (has_hole and is_given_up(state, node_id) and not self.placing.is_told):
-            self._services.on_data_lost()
 
     def _lead(self, partition: Partition, state: PartitionImage) -> None:
         partition.lead(

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from stratalog.broker.replicas.due_partitions import DuePartitions
+from stratalog.broker.replicas.leader import Leader
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.refused_batches import RefusedBatches
 from stratalog.broker.replicas.unified_log import UnifiedLog
@@ -23,6 +24,8 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["LedPartitions", "PartitionTable"]
+
+_LOOKED_AT_A_PAUSE = 500
 
 
 class PartitionTable:
@@ -220,6 +223,15 @@ class PartitionTable:
 
     def __iter__(self) -> Iterator[UnifiedLog]:
         return iter(list(self._by_name.values()))
+
+    def leaders_with_followers(self) -> Iterator[Leader | None]:
+        """The leaders of this moment that have followers, and None now and then: thousands may have none."""
+        for count, unified in enumerate(self, 1):
+            leader = unified.partition.leader
+            if leader is not None and leader.state.has_followers:
+                yield leader
+            elif count % _LOOKED_AT_A_PAUSE == 0:
+                yield None
 
     def __len__(self) -> int:
         return len(self._by_name)

@@ -14,11 +14,14 @@ Where it is the last that counts it goes on with a hole. Source: KIP-858.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.log_opening import OpenedLog
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.hot.first_marks import kept_high_watermark
 from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
@@ -26,6 +29,8 @@ from stratalog.metadata.image.topics_image import PartitionImage
 from stratalog.wire.topic import TopicPartition, Uuid
 
 __all__ = ["Placements", "Placing", "is_counted_on", "is_given_up"]
+
+log = logging.getLogger(__name__)
 
 
 class Placements(Protocol):
@@ -93,6 +98,22 @@ class Placing:
             self._placements.placed(topic_id, number, directory)
         elif node_id not in state.replicas or not self._is_taken_back(topic_id, number):
             self._placements.gone(topic_id, number)
+
+    def has_lost_records(self, opened: OpenedLog, state: PartitionImage) -> bool:
+        """Whether a log lacks what this broker had synced, and may have told its leader, and no report can tell it.
+
+        The broker then registers anew, as one that has lost data: it is not elected for what it had. The log ends below its
+        mark or below the recovery point, or has a hole.
+        """
+        log_, node_id = opened.log, self._node_id
+        mark, has_hole = kept_high_watermark(log_, opened.high_watermarks), any(True for _ in log_.missing_ranges())
+        ends_early = log_.log_end_offset < mark or log_.recovery.has_lost_flushed
+        if len(state.replicas) == 1 or not (has_hole or ends_early):
+            return False
+        text = "%s has lost records that may have been acknowledged: it ends at %d, its mark was %d"
+        log.error(text, log_.topic_partition, log_.log_end_offset, mark)
+        ends_early = ends_early and node_id in {*state.in_sync_replicas, *state.eligible_leader_replicas}
+        return ends_early or (has_hole and is_given_up(state, node_id) and not self.is_told)
 
     def give_up(self, topic_id: Uuid, partition: int, state: PartitionImage) -> bool:
         """Report a replica whose log is gone; False, once, if the cluster's metadata have no directories to tell it by."""

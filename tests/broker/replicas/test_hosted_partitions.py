@@ -14,7 +14,6 @@ from msgspec import structs
 from stratalog.broker.network.server import Server
 from stratalog.broker.replicas.in_sync import NO_FOLLOWERS
 from stratalog.broker.replicas.led import Led
-from stratalog.broker.replicas.log_opening import OpenedLog
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.runtime.slices import to_the_end
 from stratalog.hot.segments.scan import UnreadableBatch
@@ -324,31 +323,6 @@ def test_a_replica_that_acknowledges_before_its_sync_is_reported(broker, replica
     assert len(heard) == told
 
 
-@pytest.mark.parametrize(
-    ("replicas", "mark", "lost_flushed", "told", "cut"),
-    [
-        *(((1,), 5, True, 0, None), ((1, 2), 2, False, 0, None), ((1, 2), 3, False, 1, None)),
-        *(((1, 2), 2, True, 1, None), ((1, 2), 0, True, 1, None), ((1, 2), 3, False, 0, 2)),
-    ],
-)
-def test_a_replica_that_lacks_what_it_had_synced_is_reported(broker, replicas, mark, lost_flushed, told, cut, caplog):
-    """By what it had it was counted: a follower has told its leader all that is synced, above the mark that it knows."""
-    broker.create("t")
-    broker.produce("t", b"a")
-    broker.produce("t", b"b")
-    hosted, heard = broker.node.hosted, []
-    hosted._services = structs.replace(hosted._services, on_data_lost=lambda: heard.append(1))
-    _, state = with_replicas(broker, replicas)
-    unified = broker.partition("t", 0)
-    name, directory = unified.topic_partition, hosted._services.directories.of(unified.partition.directory)
-    directory.files.high_watermarks[name] = mark
-    unified.log.recovery.has_lost_flushed, unified.log.cycles.truncated_to = lost_flushed, cut
-    opened = OpenedLog(unified.log, directory, Led.OPENED)
-    broker.run(lambda: hosted._note_loss(opened, state))
-    assert len(heard) == told
-    assert ("has lost records that may have been acknowledged" in caplog.text) == bool(told)
-
-
 def test_a_damaged_copy_takes_nothing_until_a_committed_record_has_it_as_lost(broker):
     """A leader serves on, a follower rests; then it is cut, and copied from the new leader."""
     broker.create("t")
@@ -358,7 +332,7 @@ def test_a_damaged_copy_takes_nothing_until_a_committed_record_has_it_as_lost(br
     followed, placed = [], []
     copying = SimpleNamespace(
         asking=NO_FOLLOWERS,
-        broker_epoch=1,
+        broker_epoch=broker.node.image.brokers.brokers[me].epoch,
         follow=lambda role: followed.append(role.position.offset),
         release=lambda _key: followed.append("released"),
     )
@@ -399,7 +373,7 @@ def test_copies_into_a_failed_directory_end(broker):
     heard = []
     copying = SimpleNamespace(
         asking=NO_FOLLOWERS,
-        broker_epoch=1,
+        broker_epoch=broker.node.image.brokers.brokers[me].epoch,
         follow=lambda role: heard.append(role.epoch),
         release=lambda _key: heard.append("released"),
     )
