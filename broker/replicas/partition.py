@@ -217,6 +217,8 @@ class Partition:
         )
         self.log.assign_leader_epoch(leader_epoch)
         self._begin(state, f"{self.topic_partition} has leader epoch {leader_epoch} now")
+        if own_end < self.log.written_offset:  # without sync on ack no other one may come before the next append
+            self.directory.sync(self)
 
     def restarted(self) -> None:
         """The log was begun anew elsewhere: the high watermark is its end, and what still waits is not in it.

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from stratalog.hot.config import LONG_MAX, LogConfig
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.fetch import PartitionData
 from stratalog.wire.record_rules import RecordError, RecordsRefused
 from tests.broker.replicas.leader_rig import EPOCH, Bench
 
@@ -236,6 +238,28 @@ def test_the_own_vote_of_a_leader_goes_on_in_its_next_epoch(bench, batch):
     it.lead(EPOCH + 1)
     assert (it.partition.high_watermark, it.leader.state.leader_end_offset) == (0, 1)
     assert it.leader.state.follower_fetched(2, 1, leader_log_end_offset=1, now_ms=0)
+
+
+@pytest.mark.parametrize("was", ["leader", "follower"])
+def test_records_that_await_no_sync_count_after_a_time_without_a_leader(bench, batch, was):
+    """Else the mark stood below the log end until the next append, and a coordinator appends nothing before it has loaded."""
+    it = bench(flush_messages=LONG_MAX, in_sync=(1, 2))
+    if was == "leader":
+        it.append("a", batch())
+    else:
+        records = PartitionData(partition_index=0, high_watermark=0, records=memoryview(batch(leader_epoch=EPOCH + 1)))
+        it.partition.follow(2, EPOCH + 1).take(records, SimpleNamespace(taken=lambda *_: None))
+    it.disk.write()
+    it.partition.resign()
+    it.disk.asked_to_sync.clear()
+    it.lead(EPOCH + 2)
+    it.leader.follower_fetched(2, 1, log_start_offset=0, broker_epoch=7)
+    assert (it.partition.high_watermark, it.disk.asked_to_sync) == (0, [it.partition])
+    it.disk.flush()
+    assert it.partition.high_watermark == 1
+    it.disk.asked_to_sync.clear()
+    it.lead(EPOCH + 3)
+    assert it.disk.asked_to_sync == []
 
 
 def test_a_log_begun_anew_begins_its_role_anew(bench, batch):
