@@ -11,6 +11,7 @@ from stratalog.tier.bucket.trash import DELETED_RECORDS, LOG_START_MOVED, RETENT
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.messages import commands
+from stratalog.tier.stores.backoff import Backoff
 
 __all__ = ["ArchiveLogStart", "tell_log_start"]
 
@@ -39,6 +40,8 @@ class ArchiveLogStart:
     ) -> None:
         self.retained_to = -1
         """The offset up to which retention moved the log start in this leadership."""
+        self.turn = Backoff()
+        """The command that tells the manifest, and its pauses."""
         self._unified = unified
         self._remote = remote
         self._partition = partition
@@ -60,6 +63,15 @@ class ArchiveLogStart:
         before, known = log_.log_start_offset, min(known, self._unified.partition.high_watermark)
         if log_.advance_log_start(known):
             tell_log_start(self._partition, before, known)
+
+    def may_move(self, known: int, remote_end: int, now_ms: int) -> bool:
+        """Follow a manifest with this log start; True if one with this end is behind the log, and may be told so now."""
+        self.follow(known)
+        return self.turn.may_start(now_ms) and self.is_news(known, remote_end)
+
+    def has_expired(self, known: int) -> bool:
+        """True if the archive holds objects, and lies in part below the log start, by a manifest with this one."""
+        return bool(self._remote.object_count) and self._unified.log.log_start_offset > known
 
     def is_news(self, known: int, remote_end: int) -> bool:
         """True if a manifest with this log start and end is behind the log."""

@@ -26,6 +26,7 @@ from stratalog.tier.messages import commands
 from stratalog.tier.planning import plan_events
 from stratalog.tier.planning.plan import ArchivePlan, Phase, PlanSettings
 from stratalog.tier.planning.plan_events import RangeRef
+from stratalog.tier.stores.backoff import Backoff
 from stratalog.wire.errors import Corrupt, KafkaError
 
 __all__ = ["Archive"]
@@ -78,8 +79,7 @@ class Archive:
         self._made = made
         self._compare = compare
         self.log_start = ArchiveLogStart(unified, remote, self._partition, claimant, now_ms)
-        self._life = self._resumption = 0
-        self._closed = False
+        self._life, self._resumption, self._closed = 0, 0, False
         self._begin()
         ports = RemovalPorts(
             send=self._send_for_good,
@@ -105,7 +105,7 @@ class Archive:
         self._local_start = self.unified.log.first_base_offset
         self.seals = SealTimes(self._local_start)
         self._progress = (-1, -1, -1, -1, 0)
-        self._moving_log_start = False
+        self.log_start.turn = Backoff()
 
     def _restart(self) -> None:
         """Take the archive for another one from now on; late answers to earlier requests are ignored."""
@@ -158,6 +158,8 @@ class Archive:
         for segment in news:  # after it: they may lie below the log start
             self._step(plan_events.Sealed(segment.base_offset, segment.end_offset))
         resumes, self._resumption = resumption != self._resumption, resumption
+        if resumes:
+            self.log_start.turn.resume()
         deadline = self._plan.deadline()
         if resumes or (deadline is not None and deadline <= self._elapsed_ms()):
             self._step(plan_events.Tick(resumes))
@@ -371,26 +373,25 @@ class Archive:
 
     def _move_log_start(self) -> None:
         """Move the log start of the manifest or of the log, whichever is behind."""
-        known, log_start = self.remote.log_start_offset, self.unified.log.log_start_offset
-        if known is None:
+        known = self.remote.log_start_offset
+        if known is None or not self.log_start.may_move(known, self._plan.remote_end, self._elapsed_ms()):
             return
-        self.log_start.follow(known)
-        if self._moving_log_start or not self.log_start.is_news(known, self._plan.remote_end):
-            return
-        if self._plan.phase is Phase.UNCLAIMED and self.remote.object_count and log_start > known:
+        if self._plan.phase is Phase.UNCLAIMED and self.log_start.has_expired(known):
             self._step(plan_events.ClaimWanted())  # what expired has to go, also where nothing is copied any more
         elif self._plan.phase is Phase.HELD:
-            self._moving_log_start = True
+            self.log_start.turn.start()
             self._send(self.log_start.command(), self._log_start_moved)
 
     def _log_start_moved(self, report: commands.Report) -> None:
-        self._moving_log_start = False
+        self.log_start.turn.busy = False
         if isinstance(report, commands.ManifestRead):
+            self.log_start.turn.succeed()
             self.remote.apply(report.view)
             if report.view.remote_end > self._plan.remote_end:  # readers may have seen it before
                 self._step(plan_events.RemoteEndMoved(report.view.remote_end))
         elif not self._ended(report):
             warn(self._partition, "moving the log start", report)
+            self.log_start.turn.fail(self._settings.backoff, self._dice.random(), self._elapsed_ms())
 
     def _ended(self, report: commands.Report) -> bool:
         """Whether the archive has another leader, is lost or is in the trash; then the plan knows, or is a new one."""

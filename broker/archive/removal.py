@@ -22,12 +22,15 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.history import KeptHistory
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.messages import commands
+from stratalog.tier.stores.backoff import Backoff, BackoffSettings
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["ArchiveRemoval", "RemovalPorts", "RemovalSettings", "may_have_archive"]
 
 _FIRST_LOOK_INTERVALS: Final = 10
 """The first look after a start comes within so many intervals, by chance: ten thousand partitions must not ask at once."""
+_READ_PAUSES: Final = BackoffSettings()
+"""Between reads of a manifest that is not known, while tiering is switched off."""
 _NEVER_MS: Final = 1 << 62
 _DOUBLINGS_MAX: Final = 8
 _OTHERS_MS: Final = 3_600_000
@@ -115,6 +118,7 @@ class ArchiveRemoval:
         first_ms = ports.chance() * settings.interval_ms() * _FIRST_LOOK_INTERVALS
         self._due_ms = self._behind_ms = ports.elapsed_ms() + int(first_ms)
         self._retry_ms = 0
+        self._reads = Backoff()
         self._no_archive = False
         self._others_ms = ports.elapsed_ms() + int(ports.chance() * _OTHERS_MS)
 
@@ -146,6 +150,9 @@ class ArchiveRemoval:
             self._remote.refresh(entries=False)
         if self._busy:
             return
+        if facts is not None and self._reads.failures:
+            self._reads.succeed()
+            self._retry_ms = 0
         if not self.switched_off:
             self._retry_ms, self._no_archive = 0, False
             if self._may_be_trashed:
@@ -176,7 +183,8 @@ class ArchiveRemoval:
             return
         facts = self._remote.facts
         if facts is None:
-            self._retry_ms = 0
+            self._reads.fail(_READ_PAUSES, self._ports.chance(), self._ports.elapsed_ms())
+            self._retry_ms = self._reads.not_before_ms
             self._remote.refresh()
         elif not facts.seq:
             self._no_archive = True  # there never was one

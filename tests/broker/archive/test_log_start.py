@@ -10,6 +10,8 @@ from stratalog.hot.config import LogConfig
 from stratalog.tier.bucket.trash import DELETED_RECORDS, LOG_START_MOVED, RETENTION
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Claimant
+from stratalog.tier.messages import commands
+from tests.broker.archive.archive_rig import CONFIG, Rig
 
 PARTITION = PartitionId("t", bytes(16), 0)
 
@@ -95,3 +97,26 @@ def test_why_it_moved(start, log):
     assert (command.reason, command.offset, command.resume_at, command.known_end) == (RETENTION, 59, 55, 70)
     log.log_start_offset = 61
     assert start.command().reason == DELETED_RECORDS
+
+
+def test_a_log_start_that_the_bucket_does_not_take_is_sent_again_after_pauses(tmp_path, caplog):
+    """A look comes four times a second. What lets requests succeed again ends the pause."""
+    rig = Rig(tmp_path, replace(CONFIG, local_retention_bytes=10**9))
+    rig.write(9)
+    rig.settle()
+    rig.log.advance_log_start(12)
+    sent = []
+    for _ in range(240):
+        rig.now_ms += 250
+        rig.archive.look()
+        while rig.queue:
+            sent.append(rig.step(commands.FailedReport("out of contact", retriable=True)))
+    assert 5 < len(sent) < 15
+    assert caplog.text.count("out of contact") == len(sent)
+    rig.archive.look(1)
+    assert isinstance(rig.step(), commands.SetLogStart)
+    assert rig.manifest.log_start_offset == 12
+    rig.log.advance_log_start(13)
+    rig.archive.look(1)
+    rig.step()
+    assert rig.manifest.log_start_offset == 13

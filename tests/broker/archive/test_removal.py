@@ -244,3 +244,15 @@ def test_switching_off_goes_on_after_a_failure(rig, caplog):
     assert "down" in caplog.text
     assert rig.look(after_ms=99) == []
     assert isinstance(rig.look(after_ms=1)[0], commands.TrashArchive)
+
+
+def test_a_manifest_that_cannot_be_read_is_read_less_and_less_often(rig):
+    """A look comes four times a second, and an outage may last a day."""
+    rig.log.config = OFF
+    facts, rig.remote.facts, rig.remote.start_offset = rig.remote.facts, None, 40
+    rig.remote.known = False
+    for _ in range(240):
+        rig.look(after_ms=250)
+    assert 5 < rig.calls.count("refresh") < 15
+    rig.remote.facts = facts
+    assert isinstance(rig.look()[0], commands.TrashArchive)
