@@ -33,7 +33,6 @@ from stratalog.hot.cleaner.cleaner import CleanedSegment, CleanJob, MapBuilt, dr
 from stratalog.hot.cleaner.plan import Section, cleanable_section, dirtiest
 from stratalog.hot.cleaner.swap import SegmentSwap
 from stratalog.hot.cleaner_offsets import note_cleaner_offset
-from stratalog.hot.config import LONG_MAX
 from stratalog.hot.storage.shortages import SHORTAGES
 from stratalog.wire.errors import Corrupt, Retriable, StratalogError
 
@@ -182,7 +181,7 @@ class Compaction:
                 cleaned_offset=files.cleaner_offsets.get(unified.topic_partition),
                 log_start_offset=log_.log_start_offset,
                 log_end_offset=log_.log_end_offset,
-                limit_offset=_limit_offset(unified),
+                limit_offset=unified.cleanable_below,
                 now_ms=self._services.clock.wall_ms(),
             )
         except OSError as error:
@@ -231,7 +230,7 @@ class Compaction:
         job = log_.compaction.clean_job(
             section,
             now_ms=self._services.clock.wall_ms(),
-            forgettable_below=_forgettable_below(unified),
+            forgettable_below=unified.forgettable_below,
             map_bytes=share,
             map_load_factor=_number(config.values["log.cleaner.io.buffer.load.factor"]),
         )
@@ -288,6 +287,8 @@ class Compaction:
         try:
             await self._carry_out(unified, swap, swap.stage())
             self._check(unified)
+            if cleaned.end_offset > unified.cleanable_below:  # an upload that is under way reads the file of this name
+                raise _Moved("its topic is tiered since, and this is not archived yet")
             if not compaction.put_in(swap):
                 raise _Moved("its segments have changed")
         except (_Moved, OSError):
@@ -395,23 +396,6 @@ class Compaction:
         for unified in self.uncleanable():
             counts[unified.partition.directory.path] += 1
         return counts
-
-
-def _limit_offset(unified: UnifiedLog) -> int:
-    """Exclusive upper bound for cleaning: the last stable offset; on a tiered topic also the archive's end."""
-    limit = unified.partition.last_stable_offset
-    if not unified.log.config.remote_storage_enable:
-        return limit
-    return min(limit, 0 if unified.remote is None else unified.remote.end_offset)
-
-
-def _forgettable_below(unified: UnifiedLog) -> int:
-    """Tombstones and markers below this offset may go: on a tiered topic no
-    older record can still be read from its archive.
-    """
-    if not unified.log.config.remote_storage_enable:
-        return LONG_MAX
-    return 0 if unified.remote is None else unified.remote.archive_clean_offset
 
 
 def _number(value: object) -> float:

@@ -23,6 +23,7 @@ from stratalog.broker.replicas.asked_offsets import AskedOffsets
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.recovery_report import missing_sentence
 from stratalog.broker.runtime.metrics import TopicMetrics
+from stratalog.hot.config import LONG_MAX
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.read import LocalRead, check_batches
 from stratalog.hot.log.times import ScanOn
@@ -153,6 +154,21 @@ class UnifiedLog:
         """Called when a range has been found that this disk has lost."""
         self.topic_partition: TopicPartition = partition.topic_partition
         self.topic_id: Uuid = partition.topic_id
+
+    @property
+    def cleanable_below(self) -> int:
+        """Exclusive upper bound for cleaning: the last stable offset; on a tiered topic also the archive's end."""
+        limit = self.partition.last_stable_offset
+        if not self.log.config.remote_storage_enable:
+            return limit
+        return min(limit, 0 if self.remote is None else self.remote.end_offset)
+
+    @property
+    def forgettable_below(self) -> int:
+        """Tombstones and markers below this offset may go: on a tiered topic no older record can still be read from its archive."""
+        if not self.log.config.remote_storage_enable:
+            return LONG_MAX
+        return 0 if self.remote is None else self.remote.archive_clean_offset
 
     @property
     def log(self) -> Log:

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.hot.cleaner.swap import SegmentSwap
 from stratalog.wire.batch import Record, build_batch, iter_records
@@ -90,3 +91,33 @@ def test_a_cut_in_the_middle_of_a_swap_takes_no_record_that_comes_after_it(broke
     assert Path(log.directory, f"{3:020d}.log").exists()
     assert names(broker, "t", ".swap") == []
     assert broker.run(read) == [(3, b"acknowledged")]
+
+
+@pytest.mark.story
+def test_a_swap_gives_way_to_an_archive_that_has_been_begun_meanwhile(broker, monkeypatch):  # noqa: F811
+    """Its upload may be under way from the file that the swap replaces, which then looks damaged."""
+    fill(broker, "t")
+    real, reached, go_on = SegmentSwap.sync, threading.Event(), threading.Event()
+
+    def sync(self):
+        reached.set()
+        assert go_on.wait(20)
+        real(self)
+
+    monkeypatch.setattr(SegmentSwap, "sync", sync)
+    log = broker.partition("t").log
+
+    def sizes():
+        return [(one.base_offset, one.size_bytes) for one in log.segments()]
+
+    before, plain = broker.run(sizes), log.config
+    broker.run(broker.node.compaction.look)
+    assert reached.wait(20)
+    broker.run(lambda: log.update_config(replace(plain, remote_storage_enable=True)))
+    go_on.set()
+    broker.wait_until(lambda: broker.node.compaction.idle)
+    assert (broker.run(sizes), broker.node.compaction.cleanings) == (before, 0)
+    assert names(broker, "t", ".swap") == names(broker, "t", ".cleaned") == []
+    broker.run(lambda: log.update_config(plain))
+    clean(broker)
+    assert broker.run(sizes) != before
