@@ -15,7 +15,7 @@ from stratalog.broker.archive.log_start import ArchiveLogStart
 from stratalog.broker.archive.removal import ArchiveRemoval, RemovalPorts, RemovalSettings
 from stratalog.broker.archive.retention import evict_local
 from stratalog.broker.archive.seal_times import SealTimes
-from stratalog.broker.archive.upload_request import not_uploaded, upload_command
+from stratalog.broker.archive.upload_request import commit_command, not_uploaded, upload_command
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.workers.io_worker import Submit
@@ -163,6 +163,8 @@ class Archive:
         deadline = self._plan.deadline()
         if resumes or (deadline is not None and deadline <= self._elapsed_ms()):
             self._step(plan_events.Tick(resumes))
+        if self.corrupt and not self._plan.blocked:
+            self.corrupt = None  # all that is damaged lies below the log start by now
         if self.lost:
             return
         if not self._deleted:
@@ -304,16 +306,9 @@ class Archive:
             self._step(plan_events.UploadFailed(ref, self._dice.random()))
 
     def _commit(self, action: plan_events.SendCommit) -> None:
-        partition = self.unified.partition
-        command = commands.Commit(
-            self._partition,
-            self.claimant,
-            tuple(self._uploads[ref] for ref in action.refs),
-            self._now_ms(),
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            known_end=self.remote.known_end,
-            kept_history=self._removal_settings.kept_history,
+        uploads, kept_history = [self._uploads[ref] for ref in action.refs], self._removal_settings.kept_history
+        command = commit_command(
+            self.unified, self.remote, self._partition, self.claimant, uploads, self._now_ms(), kept_history
         )
         self._send(command, self._committed)
 

@@ -1,24 +1,27 @@
-"""Builds the input of one upload: a range of a local log and all that its object holds besides records."""
+"""Builds the input of one upload, a range of a local log and all that its object holds besides records, and of a commit."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Final
 
 from stratalog import __version__
+from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.hot.recovery.missing import MissingRange
 from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import LeaderEpoch
-from stratalog.tier.manifests.manifest import Claimant
-from stratalog.tier.messages.commands import Upload
+from stratalog.tier.manifests.history import KeptHistory
+from stratalog.tier.manifests.manifest import Claimant, Uploaded
+from stratalog.tier.messages.commands import Commit, Upload
 from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.objects.segment_object import SegmentRequest
 from stratalog.tier.planning.plan_events import RangeRef, UploadCorrupt, UploadFailed
 from stratalog.tier.stores.store import FileRange
 
-__all__ = ["not_uploaded", "upload_command", "upload_request"]
+__all__ = ["commit_command", "not_uploaded", "upload_command", "upload_request"]
 
 _UUID_BYTES: Final = 16
 
@@ -59,6 +62,28 @@ def upload_command(
     """The upload of the offsets of ``ref``, in parts and of the class that the topic's settings say; raises the same."""
     request = upload_request(unified, partition, ref, claimant=claimant, cluster_id=cluster_id, now_ms=now_ms)
     return Upload(request, claimant, unified.log.config.upload_part_bytes, unified.log.config.storage_class)
+
+
+def commit_command(
+    unified: UnifiedLog,
+    remote: RemotePartition,
+    partition: PartitionId,
+    claimant: Claimant,
+    uploads: Sequence[Uploaded],
+    now_ms: int,
+    kept_history: KeptHistory,
+) -> Commit:
+    """The commit of uploads, in order, with the bounds as they are now (rule 3)."""
+    return Commit(
+        partition,
+        claimant,
+        tuple(uploads),
+        now_ms,
+        high_watermark=unified.partition.high_watermark,
+        last_stable_offset=unified.partition.last_stable_offset,
+        known_end=remote.known_end,
+        kept_history=kept_history,
+    )
 
 
 def not_uploaded(ref: RangeRef, error: Exception, jitter: float) -> UploadCorrupt | UploadFailed:

@@ -99,7 +99,7 @@ class ArchivePlan:
         self._claim_wanted = False
         self._comparing = False
         self._throttled_until_ms = 0
-        self._blocked = False
+        self._quarantined_end = _UNKNOWN
         self._gap_reported = False
 
     def step(self, event: Event, now_ms: int) -> list[Action]:
@@ -114,6 +114,11 @@ class ArchivePlan:
     def fenced(self) -> bool:
         """True if a newer owner was seen; then this leadership writes no more."""
         return self.phase is Phase.FENCED
+
+    @property
+    def blocked(self) -> bool:
+        """True if a range that is in quarantine lies behind the archive's end: no later one is uploaded then."""
+        return self._quarantined_end > max(self.remote_end, self._local_start)
 
     def deadline(self) -> int | None:
         """When the next `Tick` is due, in the clock of ``now_ms``; `None` if only an event can change anything."""
@@ -166,7 +171,7 @@ class ArchivePlan:
 
     def _on_compared(self, event: Compared, now_ms: int) -> list[Action]:
         """Forget earlier seals, uploads and read-backs: behind the remote end the log may be another one."""
-        self._comparing = self._blocked = False
+        self._comparing, self._quarantined_end = False, _UNKNOWN
         self._local_start = self.verified_end = event.local_start
         self._limit = 0
         self._borders.clear()
@@ -207,7 +212,7 @@ class ArchivePlan:
         if not found:
             return []
         found.take(RangeEvent.UPLOAD_CORRUPT)
-        self._blocked = True
+        self._quarantined_end = max(self._quarantined_end, found.end)
         return [ReportQuarantine(found.base, found.end, event.reason)]
 
     def _on_commit_failed(self, event: CommitFailed, now_ms: int) -> list[Action]:
@@ -314,7 +319,7 @@ class ArchivePlan:
         return [SendReadBack(start, self.remote_end)]
 
     def _uploads(self, now_ms: int) -> list[Action]:
-        if not self._copy_enabled or self._blocked or now_ms < self._throttled_until_ms:
+        if not self._copy_enabled or self.blocked or now_ms < self._throttled_until_ms:
             return []
         if self.remote_end < self._local_start:
             return self._report_gap()
@@ -364,7 +369,7 @@ class ArchivePlan:
         self._gap_reported = False
         while self._ranges and self._ranges[0].end <= remote_end:
             planned = self._ranges.popleft()
-            self._settle(planned)
+            planned.settle()
             self._archived.append(planned)
         if self._ranges and self._ranges[0].base != remote_end:
             for planned in self._ranges:
@@ -376,16 +381,6 @@ class ArchivePlan:
             return actions
         self.verified_end = remote_end  # a repair took ranges out: what is local of them has to stay
         return [*actions, EvictBelow(remote_end)]
-
-    @staticmethod
-    def _settle(planned: PlannedRange) -> None:
-        """Mark a range as archived, by our commit or by another writer's objects."""
-        if planned.state is RangeState.UPLOADED:
-            planned.take(RangeEvent.COMMIT_DONE)
-            return
-        if planned.state is RangeState.COPYING:
-            planned.take(RangeEvent.UPLOAD_FAILED)
-        planned.take(RangeEvent.FOUND_ARCHIVED)
 
     def _find(self, ref: RangeRef) -> PlannedRange | None:
         """The range whose running attempt this is; `None` for a late answer to an abandoned one."""

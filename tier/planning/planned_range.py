@@ -28,3 +28,14 @@ class PlannedRange(Struct):
     def take(self, event: RangeEvent) -> None:
         """Go on to the state that follows. Raises what `advance` raises."""
         self.state = advance(self.state, event)
+
+    def settle(self) -> None:
+        """Take it for archived, by our commit or by another writer's objects; one in quarantine stays, and is passed over."""
+        if self.state is RangeState.QUARANTINED:
+            return
+        if self.state is RangeState.UPLOADED:
+            self.take(RangeEvent.COMMIT_DONE)
+            return
+        if self.state is RangeState.COPYING:
+            self.take(RangeEvent.UPLOAD_FAILED)
+        self.take(RangeEvent.FOUND_ARCHIVED)

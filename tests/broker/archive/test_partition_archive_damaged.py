@@ -2,6 +2,7 @@
 
 import pytest
 
+from stratalog.tier.messages import commands
 from stratalog.tier.stores.s3.errors import code_error
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.work import Worker
@@ -40,3 +41,20 @@ def test_an_object_that_is_damaged_on_its_way_is_sent_again(tmp_path, caplog, re
     (told,) = [one.getMessage() for one in caplog.records if "upload did not succeed" in one.getMessage()]
     assert store.damaged in told
     assert rig.unified.metrics.remote_copy_errors == 1
+
+
+def test_the_archive_goes_on_once_the_damaged_records_are_deleted(tmp_path):
+    """Without a restart: the log start has moved past them, and the manifest has heard of it."""
+    rig = Rig(tmp_path)
+    rig.write(9)
+    rig.archive.look()
+    rig.step()
+    (upload, answered) = rig.queue.pop(0)
+    answered(commands.CorruptReport(upload.request.partition, "x", 0, 0, "damaged"))
+    rig.settle()
+    assert (rig.archive.state, rig.archive.corrupt, rig.manifest.remote_end) == ("quarantined", "damaged", 0)
+    rig.log.advance_log_start(upload.request.end)
+    rig.settle()
+    assert (rig.archive.state, rig.archive.corrupt) == ("held", None)
+    assert rig.manifest.log_start_offset == upload.request.end
+    assert rig.manifest.remote_end == rig.log.active_base_offset

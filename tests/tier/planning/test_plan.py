@@ -387,3 +387,28 @@ def test_a_lost_archive_stays_lost_over_a_comparison():
     driver.held(0, 10)
     driver.feed(ArchiveLost("gone", 0.0), ComparisonBegun(), Compared(0))
     assert driver.plan.phase is Phase.LOST
+
+
+def test_an_archive_that_has_moved_past_a_corrupt_range_goes_on():
+    """Its records were deleted: the log start lies above it, and the archive's end with it."""
+    driver = Driver()
+    driver.held(0, 100, 200, 300, 400)
+    driver.feed(UploadCorrupt(RangeRef(0, 100, 1), "crc"), UploadDone(RangeRef(100, 200, 2)))
+    assert driver.plan.blocked
+    assert driver.feed(RemoteEndMoved(200)) == [
+        SendReadBack(0, 200),
+        SendUpload(RangeRef(200, 300, 3)),
+        SendUpload(RangeRef(300, 400, 4)),
+    ]
+    assert not driver.plan.blocked
+
+
+@pytest.mark.parametrize("second", [0, 100])
+def test_an_archive_goes_on_behind_the_last_of_its_corrupt_ranges(second):
+    """The end of the archive has to be behind all of them."""
+    driver = Driver()
+    driver.held(0, 100, 200, 300)
+    for base, attempt in ((second, 1 + second // 100), (100 - second, 2 - second // 100)):
+        driver.feed(UploadCorrupt(RangeRef(base, base + 100, attempt), "crc"))
+    assert driver.feed(RemoteEndMoved(100)) == [SendReadBack(0, 100)]
+    assert driver.feed(RemoteEndMoved(200)) == [SendUpload(RangeRef(200, 300, 3))]
