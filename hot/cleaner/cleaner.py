@@ -260,7 +260,7 @@ class _Output:
         self._log.close()
         self._indexes.close()
         contents = {".index": self._indexes.offsets.to_bytes(), ".timeindex": self._indexes.times.to_bytes()}
-        if aborted:
+        if aborted or self._replaces_aborted():
             contents[".txnindex"] = aborted_to_bytes(aborted)
         for suffix, content in contents.items():
             file = self._open(suffix)
@@ -269,6 +269,17 @@ class _Output:
             file.close()
         self._files.sync_directory(self._directory)  # the swap tells its steps apart by the names that exist
         return tuple(suffix for suffix in SUFFIXES if suffix == ".log" or suffix in contents)
+
+    def _replaces_aborted(self) -> bool:
+        """Whether the old segment of this name has a ``.txnindex``: an empty one takes its place.
+
+        So a start that completes the swap knows that one which waits for no other is not the old one.
+        """
+        try:
+            self._files.status(segment_path(self._directory, self._base_offset, ".txnindex"))
+        except FileNotFoundError:
+            return False
+        return True
 
     def discard(self) -> tuple[str, ...]:
         """The files are not wanted."""

@@ -79,6 +79,9 @@ def _complete_swap(files: Filesystem, directory: str, names: Collection[str], sw
         if match is not None and match[2] == ".log":
             base_offset = int(match[1])
             covered = range(base_offset, _end_offset(files, f"{directory}/{name}", base_offset))
+            if _log_of(name) not in names:
+                # No old `.log`: the indexes of this name are the new ones, or the new ones are about to replace them.
+                covered = covered[1:]
             for other in sorted(names):
                 named = NAMED.fullmatch(other)
                 if named is not None and named[2] in SUFFIXES and int(named[1]) in covered:

@@ -382,3 +382,22 @@ def test_an_emptied_segment_keeps_one_header(work):
         (2, 2, 1),
     ]
     assert stored(work) == [2]
+
+
+def test_an_index_of_aborted_transactions_is_replaced_by_an_empty_one(work):
+    """A start that completes the swap takes one that waits for no new one to be new: see `hot.recovery.interrupted`."""
+    put(work, 4, producer=2, roll=False)
+    work.end(2, commit=False)
+    put(work, 4, producer=2, roll=False)
+    work.end(2, commit=True)
+    work.log.roll()
+    put(work, 4)
+    work.log.sync()
+    path = f"{work.log.directory}/{0:020d}.txnindex"
+    assert work.bench.files.read_bytes(path)
+    for _ in range(3):
+        work.clean()
+        work.now_ms += 2 * RETENTION_MS
+        work.compactor.cleaned_offset = None
+    assert work.bench.files.read_bytes(path) == b""
+    assert work.log.aborted_transactions(0, work.log.log_end_offset) == []

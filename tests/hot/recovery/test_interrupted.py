@@ -88,3 +88,14 @@ def test_an_emptied_swap_replaces_the_segment_of_its_name(run, tmp_path, make_ba
     (tmp_path / f"{10:020d}.log.swap").write_bytes(b"")
     assert run() == (True, [f"{10:020d}.log", f"{20:020d}.log"])
     assert (tmp_path / f"{10:020d}.log").read_bytes() == b""
+
+
+@pytest.mark.parametrize("named", [".txnindex", ".index"])
+def test_a_swap_whose_old_log_is_gone_keeps_the_names_that_new_files_have(run, tmp_path, make_batch, named):
+    """A kill came in the last renames, or a power cut that kept any of them: nothing makes a `.txnindex` again."""
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        (tmp_path / f"{10:020d}{suffix}{'' if suffix == named else '.swap'}").write_bytes(b"new")
+    (tmp_path / f"{10:020d}.log.swap").write_bytes(make_batch(10) + make_batch(20))
+    (tmp_path / f"{20:020d}.txnindex").write_bytes(b"old")
+    assert run() == (True, [f"{10:020d}{suffix}" for suffix in (".index", ".log", ".timeindex", ".txnindex")])
+    assert (tmp_path / f"{10:020d}{named}").read_bytes() == b"new"
