@@ -199,6 +199,10 @@ class ReplicaState:
         self.leader_end_offset = end_offset
         return self._advance()
 
+    def log_cut(self, log_end_offset: int) -> None:
+        """The leader's log ends here: batches queued before this epoch began found no room, and it begins where they would be."""
+        self.epoch_start_offset = min(self.epoch_start_offset, log_end_offset)
+
     @property
     def has_followers(self) -> bool:
         """Whether the partition has other replicas."""

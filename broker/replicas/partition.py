@@ -400,9 +400,11 @@ class Partition:
 
     def tick(self, now: float) -> None:
         """Time-outs of ``acks=-1``, ``flush.ms``, news of log start and markers; called a few times a second."""
+        log_, producers = self.log, self.log.producer_state
         if self.leader is not None:
             self.leader.tick(now)
-        log_, producers = self.log, self.log.producer_state
+            if self.leader.state.epoch_start_offset > log_.log_end_offset:
+                self.leader.state.log_cut(log_.log_end_offset)  # a full disk, some time ago perhaps
         if log_.written_offset > log_.flushed_offset and (now - self._flushed_at) * 1000 >= log_.config.flush_ms:
             self.directory.sync(self)
         unstable = producers.first_unstable_offset

@@ -241,6 +241,15 @@ def test_a_new_leader_is_established_when_its_high_watermark_reaches_its_epoch()
     assert state.epoch_established
 
 
+def test_an_epoch_whose_log_is_cut_begins_at_its_end():
+    """And no later when the log grows again: what is written then is of this epoch."""
+    state = leader(end=3, epoch_start_offset=5, high_watermark=3)
+    assert not state.epoch_established
+    state.log_cut(3)
+    state.log_cut(9)
+    assert (state.epoch_start_offset, state.epoch_established) == (3, True)
+
+
 def test_a_broker_outside_of_the_assignment_is_refused():
     """A broker outside of the assignment cannot move anything."""
     with pytest.raises(KafkaError) as caught:

@@ -10,7 +10,7 @@ from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.topic import TopicPartition
-from tests.broker.replicas.leader_rig import Bench
+from tests.broker.replicas.leader_rig import EPOCH, Bench
 
 
 @pytest.fixture
@@ -49,3 +49,29 @@ def test_an_append_that_cannot_read_the_indexes_is_refused_and_reported(bench, m
     assert bench.released == ["first", "second"]
     bench.disk.flush()
     assert bench.ended["second"].base_offset == 1
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_epoch_begins_where_the_log_ends_when_earlier_batches_found_no_room(tmp_path, is_late):
+    """Else a follower with everything never joined, and where too few were in sync nothing could be appended to change that."""
+    it = Bench(str(tmp_path), in_sync=(1, 2), min_insync_replicas=2)
+    it.asking.allowed.add((2, 7))
+    it.append("a", batch(b"a"))
+    it.disk.write()
+    it.disk.flush()
+    it.append("b", batch(b"b"))
+    it.append("c", batch(b"c"))
+    it.lead(EPOCH + 1)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    steps = [it.partition.log.discard_unwritten, lambda: it.partition.on_write_refused(full)]
+    for step in reversed(steps) if is_late else steps:  # late: there was no room to put the files in order
+        step()
+    it.leader.in_sync_changed((1,), 1, (1, 2))
+    it.partition.tick(it.now)
+    it.leader.follower_fetched(2, 1, log_start_offset=0, broker_epoch=7)
+    assert it.asking.asked == [(1, 2)]
+    it.leader.in_sync_changed((1, 2), 2, (1, 2))
+    assert not it.partition.is_behind
+    it.append("d", batch(b"d"))
+    it.disk.write()
+    assert it.partition.log.leader_epochs.epoch_for(1) == EPOCH + 1
