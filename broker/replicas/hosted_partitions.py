@@ -168,6 +168,8 @@ class HostedPartitions:
     def _follow(self, image: ClusterImage, topic: TopicImage, number: int, state: PartitionImage) -> None:
         name = TopicPartition(topic.name, number)
         unified, node_id = self.table.get(name), self._services.node_id
+        if unified is not None and unified.topic_id != topic.topic_id:
+            return  # of a topic that was deleted and made again: its log goes first, and then the image is followed
         if unified is not None:
             self.placing.tell(unified, state)
             minimum = unified.partition.log.config.min_insync_replicas

@@ -230,6 +230,23 @@ def test_a_partition_that_is_due_is_led_elsewhere_and_comes_back(broker):
     assert broker.run(lambda: [follow(one) for one in (1, 2, 1, -1)]) == [True, False, True, False]
 
 
+def test_the_log_of_a_deleted_topic_has_no_role_of_the_one_that_was_made_again(broker):
+    """Roles are taken anew beside an image that is still being followed: what was acknowledged then went with the old log."""
+    broker.create("t")
+    hosted, topic = broker.node.hosted, broker.node.image.topics.by_name["t"]
+    again = replace(topic, topic_id=b"a" * 16)
+
+    def follow():
+        hosted._follow(broker.node.image, again, 0, topic.partitions[0])
+        return hosted.table.due.holds("t", 0)
+
+    broker.run(lambda: list(hosted.resigning()))
+    assert broker.run(follow) is False
+    assert broker.partition("t").partition.leader is None
+    broker.run(lambda: list(hosted.deleting("t")))
+    assert broker.run(follow) is True
+
+
 def test_a_role_of_after_a_lost_registration_stays(broker):
     """The leaderships of before end one by one, and an image may come in between."""
     broker.create("t", 2)
