@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stratalog.hot.cleaner.records import batch_payload, rebuilt_batch, record_spans
+from stratalog.hot.config import LONG_MAX
 from stratalog.wire.batch import BatchHeader
 
 __all__ = ["HorizonRules", "needless_marker"]
@@ -22,8 +23,8 @@ class HorizonRules(NamedTuple):
 
     @property
     def new_horizon_ms(self) -> int:
-        """The horizon of what is met now for the first time."""
-        return self.now_ms + self.delete_retention_ms
+        """The horizon of what is met now for the first time. A retention of all time has none that could be written."""
+        return min(self.now_ms + self.delete_retention_ms, LONG_MAX)
 
 
 def needless_marker(

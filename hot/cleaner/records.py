@@ -22,6 +22,7 @@ _RECORDS_MAX: Final = 1 << 22
 """Their places take some 150 bytes each. A megabyte of records of seven bytes has 150,000."""
 _CODEC_MASK: Final = 0x07
 _DELETE_HORIZON: Final = 0x40
+_DELTA_MIN: Final = -(1 << 63)
 _NULL: Final = 1
 """The length of a null key or value, -1, as a zigzag varint."""
 
@@ -170,13 +171,14 @@ def rebuilt_batch(
 ) -> bytearray:
     """The batch with these of its records, at their offsets and times and under the same codec.
 
-    With ``delete_horizon_ms`` the batch gets that horizon: attribute bit 6, and it is the base timestamp.
+    With ``delete_horizon_ms`` the batch gets that horizon: attribute bit 6, and it is the base timestamp. It gets none,
+    so that its tombstones stay, where a record is older than 64 bits before the horizon.
     """
     fields = header._replace(record_count=len(spans))
     if not header.is_log_append_time:
         newest = max([_signed(timestamp) for _, _, timestamp, *_ in spans])
         fields = fields._replace(max_timestamp=header.base_timestamp + newest)
-    if delete_horizon_ms is None:
+    if delete_horizon_ms is None or not _has_room(header, spans, delete_horizon_ms):
         kept = b"".join([payload[start:end] for start, end, *_ in spans])
     else:
         fields = fields._replace(attributes=header.attributes | _DELETE_HORIZON, base_timestamp=delete_horizon_ms)
@@ -184,6 +186,12 @@ def rebuilt_batch(
         kept = b"".join([_moved(payload, span, shift_ms) for span in spans])
     codec = header.codec
     return _packed(fields, kept if codec is Codec.NONE else compress(codec, kept))
+
+
+def _has_room(header: BatchHeader, spans: Sequence[Span], delete_horizon_ms: int) -> bool:
+    """Whether the time of each record can be said from the horizon."""
+    oldest = min([_signed(timestamp) for _, _, timestamp, *_ in spans], default=0)
+    return header.base_timestamp + oldest - delete_horizon_ms >= _DELTA_MIN
 
 
 def _moved(payload: bytes, span: Span, shift_ms: int) -> bytes:

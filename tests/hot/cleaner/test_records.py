@@ -146,3 +146,13 @@ def test_a_batch_too_large_to_open_is_named_by_its_offset(monkeypatch):
     monkeypatch.setattr("stratalog.hot.cleaner.records._RECORDS_MAX", 1)
     with pytest.raises(Corrupt, match="the batch at offset 42 claims 2 records"):
         batch_payload(header, memoryview(batch))
+
+
+@pytest.mark.parametrize(("timestamp_ms", "fits"), [(-(1 << 63) + 500, True), (-(1 << 63) + 499, False)])
+def test_a_record_too_old_for_a_horizon_keeps_its_batch_without_one(timestamp_ms, fits):
+    """Its time could not be said from there, and a tombstone that stays costs less than a compaction that ends."""
+    batch = build_batch([Record(4, timestamp_ms, b"k", None)])
+    rebuilt = rebuilt_batch(*opened(batch), 500)
+    header = check_batch(rebuilt)
+    assert header.has_delete_horizon is fits
+    assert [record.timestamp_ms for record in iter_records(rebuilt)] == [timestamp_ms]
