@@ -205,7 +205,7 @@ class Compaction:
         """Clean one log. True if it succeeded: then the next one may follow at once."""
         unified = candidate.unified
         try:
-            await self._clean_log(candidate)
+            await self._clean_log(*candidate)
         except Corrupt as error:
             self._mark(unified, str(error))
         except (_Moved, Retriable, FileNotFoundError) as error:
@@ -223,8 +223,7 @@ class Compaction:
             )
         return False
 
-    async def _clean_log(self, candidate: _Candidate) -> None:
-        unified, section = candidate
+    async def _clean_log(self, unified: UnifiedLog, section: Section) -> None:
         config, log_ = self._services.config(), unified.log
         share = config.integer("log.cleaner.dedupe.buffer.size") // max(config.integer("log.cleaner.threads"), 1)
         job = log_.compaction.clean_job(
@@ -236,17 +235,18 @@ class Compaction:
         )
         self._sessions += 1
         session, started = self._sessions, self._services.clock.monotonic()
-        built: MapBuilt = await self._worker().submit(BeginCleaning(session, job, self._rate))
         try:
-            self._check(unified)
-            self._note_gaps(unified, section.end_offset)
+            built: MapBuilt = await self._worker().submit(BeginCleaning(session, job, self._rate))
             self._check_uncut(unified, job)
+            self._note_gaps(unified, section.end_offset)
             if not log_.compaction.cleaned_before:  # gaps must not be taken for damage, if the topic's policy changes
                 await self._store_offset(unified, section.first_dirty_offset)
             done = [await self._clean_group(unified, session, number) for number in range(len(built.groups))]
+        except Corrupt:
+            self._check_uncut(unified, job)  # the files of a log that was cut, or has left, are not those of the job
+            raise
         finally:
             self._forget(session)
-        self._check(unified)
         self._check_uncut(unified, job)
         await self._store_offset(unified, built.end_offset)
         self._tell(unified, section, built, done, self._services.clock.monotonic() - started)
@@ -276,7 +276,8 @@ class Compaction:
             raise _Moved("its log directory is offline")
 
     def _check_uncut(self, unified: UnifiedLog, job: CleanJob) -> None:
-        """Raise `_Moved` if the offsets of a job may be of records that are gone: none becomes the log's row."""
+        """Raise `_Moved` also if the offsets of a job may be of records that are gone: none becomes the log's row."""
+        self._check(unified)
         if not unified.log.compaction.is_as_it_was(job):
             raise _Moved("it was cut")
 

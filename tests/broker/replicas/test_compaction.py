@@ -30,9 +30,13 @@ def fill(broker, topic: str, keys: int = 3, batches: int = 4, **configs) -> None
 
 
 def append(broker, topic: str, keys: int = 3) -> None:
+    append_unrolled(broker, topic, keys)
+    broker.run(broker.partition(topic).log.roll)
+
+
+def append_unrolled(broker, topic: str, keys: int = 3) -> None:
     now_ms = broker.node.clock.wall_ms()
     broker.produce(topic, *(NewRecord(b"v" * 100, now_ms, key=b"%d" % key, partition=0) for key in range(keys)))
-    broker.run(broker.partition(topic).log.roll)
 
 
 def clean(broker) -> None:
@@ -194,6 +198,22 @@ def test_a_full_disk_is_waited_for(broker, caplog):
     gate.fail = None
     clean(broker)
     assert offsets(broker, "t") == [9, 10, 11]
+
+
+@pytest.mark.parametrize("at", [BeginCleaning, CleanGroup])
+def test_a_log_that_is_cut_meanwhile_is_not_damaged(broker, at):
+    """As a follower's after an unclean election: its files are not those of the job, and the next look has another."""
+    broker.create("t", cleanup_policy="compact")
+    for _ in range(3):
+        append_unrolled(broker, "t")
+        append(broker, "t")
+    gate = Gate(at).put_into(broker)
+    broker.run(broker.node.compaction.look)
+    assert gate.reached.wait(20)
+    broker.run(lambda: broker.partition("t").log.truncate_to(9))
+    gate.open.set()
+    broker.wait_until(lambda: broker.node.compaction.idle)
+    assert broker.run(broker.node.compaction.uncleanable) == {}
 
 
 def test_a_disk_that_fails_takes_its_directory_offline(broker):
