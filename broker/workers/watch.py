@@ -109,6 +109,10 @@ class WorkerWatch:
         """A command waits no more: it could not be sent, its process has ended, or its answer was handed on."""
         self._sent.pop(request_id, None)
 
+    def lost(self) -> None:
+        """The process has ended: no command without an answer gets one."""
+        self._sent.clear()
+
     def tick(self, *, running: bool) -> str:
         """A tick has passed. Returns why the process has to be given up; empty if it goes on, or is not ``running``."""
         if not running or not self._sent:

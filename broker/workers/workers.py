@@ -151,6 +151,7 @@ class _Submitting:
             log.exception("the callback of an answer failed; the broker goes on without it")
 
     def _fail_all(self, error: WorkerLost) -> None:
+        self._watch.lost()  # also those commands whose callers wait no more
         for request_id in list(self._waiting):
             self._answer(request_id, None, error)
 

@@ -180,6 +180,17 @@ async def test_a_command_that_cannot_be_pickled_is_the_callers_error(process):
     assert process.outstanding == 0
 
 
+async def test_a_cancelled_command_is_forgotten_with_its_process(process):
+    """No answer comes for it any more: its bytes were kept, and the oldest command grew old without end."""
+    await process.submit(("sleep", 0))
+    cancelled, other = process.submit(("sleep", 5)), process.submit(("sleep", 5))
+    cancelled.cancel()
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(WorkerLost):
+        await other
+    assert process.state.oldest_command_seconds == 0
+
+
 async def test_a_killed_process_fails_its_commands_and_is_replaced(process):
     """Death of the worker is a retriable error for all that was under way; the next command finds a new process."""
     await process.submit(("sleep", 0))
