@@ -85,8 +85,7 @@ class Tiering:
     ) -> None:
         self.config = config
         self._clock = clock
-        self._metrics = metrics
-        self._dice = dice
+        self._metrics, self._dice = metrics, dice
         self._directories = directories
         self._incarnation = incarnation
         self._checkpoints = ArchiveCheckpoints(directories)
@@ -110,9 +109,8 @@ class Tiering:
         self._remotes: dict[UnifiedLog, RemotePartition] = {}
         self._views = RemoteViews()
         self._comparisons = self._new_comparisons(transactions)
-        self.projections = Projections(
-            self.submit, directories.cluster_id, incarnation, topic_written, self._elapsed_ms
-        )
+        described = directories.cluster_id, incarnation, topic_written
+        self.projections = Projections(self.submit, *described, self._elapsed_ms)
         self._moved: dict[UnifiedLog, None] = {}
         self._requests: Counter[str] = Counter()
         self._border_reads = self._refused_claims = 0

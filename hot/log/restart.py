@@ -61,7 +61,8 @@ def restart(
     producers.end_offset = offset
     tail = parts.tail
     if tail.failed is not None and tail.failed.errno in SHORTAGES:
-        # All of it goes, also what found no room, which nobody was promised. A log that had no room to begin anew is as empty as it will be.
+        # All of it goes, also the batches that found no room: they were refused. A log that had no room to begin anew is as
+        # empty as it will be.
         tail.discard_queued()
     else:
         tail.write()

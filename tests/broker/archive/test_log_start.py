@@ -100,7 +100,7 @@ def test_why_it_moved(start, log):
 
 
 def test_a_log_start_that_the_bucket_does_not_take_is_sent_again_after_pauses(tmp_path, caplog):
-    """A look comes four times a second. What lets requests succeed again ends the pause."""
+    """A look comes four times a second. The pause ends as soon as requests may succeed again."""
     rig = Rig(tmp_path, replace(CONFIG, local_retention_bytes=10**9))
     rig.write(9)
     rig.settle()
