@@ -168,23 +168,17 @@ class HostedPartitions:
     def _follow(self, image: ClusterImage, topic: TopicImage, number: int, state: PartitionImage) -> None:
         name = TopicPartition(topic.name, number)
         unified, node_id = self.table.get(name), self._services.node_id
-        if unified is not None and unified.topic_id != topic.topic_id:
-            return  # of a topic that was deleted and made again: its log goes first, and then the image is followed
-        if unified is not None:
-            self.placing.tell(unified, state)
-            minimum = unified.partition.log.config.min_insync_replicas
-            if state.leader == node_id and minimum != self._settings.min_in_sync(image, topic.name):
-                self.reconfigure(image, topic.name)  # no set counts by an earlier minimum: roles may come first
-            self._note_durability(state, unified.partition.log.config)
         if unified is None:
-            is_copied = node_id in state.replicas and len(state.replicas) > 1
-            if state.leader == node_id or is_copied or self.placing.is_astray(state):
-                self.table.due.add(topic.name, topic.topic_id, number)
-            else:
-                self.table.due.discard(topic.name, number)
-            if node_id not in state.replicas:
-                self.logs.forget_gone(topic.name, number)
-        elif node_id not in state.replicas and self._services.copying is not None:
+            self._put_down(topic, number, state)
+            return
+        if unified.topic_id != topic.topic_id:
+            return  # of a topic that was deleted and made again: its log goes first, and then the image is followed
+        self.placing.tell(unified, state)
+        minimum = unified.partition.log.config.min_insync_replicas
+        if state.leader == node_id and minimum != self._settings.min_in_sync(image, topic.name):
+            self.reconfigure(image, topic.name)  # no set counts by an earlier minimum: roles may come first
+        self._note_durability(state, unified.partition.log.config)
+        if node_id not in state.replicas and self._services.copying is not None:
             self._remove(unified, state)
         elif not self._is_registered(image):
             self._end_role(unified)
@@ -200,6 +194,17 @@ class HostedPartitions:
             unified.partition.leader.in_sync_changed(
                 state.in_sync_replicas, state.partition_epoch, state.replicas, is_recovering=self._is_recovering(state)
             )
+
+    def _put_down(self, topic: TopicImage, number: int, state: PartitionImage) -> None:
+        """Have a partition without a log opened, if it has work here."""
+        node_id = self._services.node_id
+        is_copied = node_id in state.replicas and len(state.replicas) > 1
+        if state.leader == node_id or is_copied or self.placing.is_astray(state):
+            self.table.due.add(topic.name, topic.topic_id, number)
+        else:
+            self.table.due.discard(topic.name, number)
+        if node_id not in state.replicas:
+            self.logs.forget_gone(topic.name, number)
 
     def _is_registered(self, image: ClusterImage) -> bool:
         """Whether the roles in the image are those of the present registration: those of an earlier one have ended with it.
