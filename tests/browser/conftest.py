@@ -94,10 +94,19 @@ class Site:
         """Objects take their time from now on."""
         self.broker.fail_store(FaultRule(Fault.DELAY, "put_if_absent", r"\.seg$", count=None, seconds=seconds))
 
-    def broken(self, topic: str, partition: int, reason: str) -> None:
-        """As if damage had been found in what is to be archived."""
+    def broken(self, topic: str, partition: int) -> str:
+        """Let a byte of the newest records rot before they are copied; returns how the archive found it."""
+        self.write(topic, partition, 10)
+        log = self.partition(topic, partition).log
+        with Path(log.segments()[-1].path).open("r+b") as damaged:
+            position = damaged.seek(-500, os.SEEK_END)
+            rotten = bytes([damaged.read(1)[0] ^ 1])
+            damaged.seek(position)
+            damaged.write(rotten)
+        self.write(topic, partition, 30)
         archive, _ = self.broker.node.tiering.watched(self.partition(topic, partition))
-        archive.corrupt = reason
+        self.until(lambda: archive.corrupt)
+        return archive.corrupt
 
     def verified(self, anomalies: int) -> None:
         """As if `tier verify --deep --tell` had ended just now."""

@@ -73,11 +73,11 @@ def test_a_bucket_that_is_away_is_said_first_and_aloud(busy, look, scheme):
 
 def test_a_partition_that_needs_an_operator_is_found(busy, look):
     """Said at the top and at its topic, and shown alone on demand; a topic that is not copied any more is no problem."""
-    busy.broken("orders", 2, "the CRC of the batch at offset 120 is wrong")
+    reason = busy.broken("orders", 2)
     busy.configure("payments", "remote.log.copy.disable", "true", "local.retention.bytes", "-2")
     one = look(busy).go()
     one.wait_text("#headline", "1 partition needs attention")
-    one.wait_text("#table", "partition 2: the CRC of the batch at offset 120 is wrong")
+    one.wait_text("#table", f"partition 2: {reason}")
     one.wait_text("#table", "copying to the bucket is switched off")
     one.picture("problem")
     one.page.get_by_label("Show", exact=True).select_option("problems")
