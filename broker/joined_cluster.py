@@ -27,7 +27,7 @@ from stratalog.broker.replicas.hosted_partitions import Placements
 from stratalog.broker.requests.forwarding import Forwarding
 from stratalog.metadata.controller.cluster_view import ClusterView, topic_settings
 from stratalog.metadata.image.difference import ImageChange, difference
-from stratalog.metadata.image.directory_ids import is_reserved
+from stratalog.metadata.image.directory_ids import is_elsewhere
 from stratalog.metadata.image.features import NODE_FEATURES
 from stratalog.metadata.image.image import EMPTY_IMAGE, ClusterImage
 from stratalog.metadata.settings.cluster_roles import ClusterRoles
@@ -182,6 +182,6 @@ def lost_partitions(
     for topic in image.topics.by_name.values():
         for partition, state in topic.partitions.items():
             for replica, directory in zip(state.replicas, state.directories, strict=False):
-                if replica == node_id and directory not in directories and not is_reserved(directory):
+                if replica == node_id and is_elsewhere(directory, directories):
                     found.append((TopicPartition(topic.name, partition), directory))
     return found

@@ -175,6 +175,11 @@ class Directories:
         return any(directory.lock is None for directory in self.all)
 
     @property
+    def ids(self) -> list[Uuid]:
+        """The ids of all, also of those that have failed."""
+        return [directory.directory_id for directory in self.all]
+
+    @property
     def online(self) -> list[Directory]:
         """Those that have not failed."""
         return [directory for directory in self.all if directory.writer.offline is None]

@@ -30,7 +30,7 @@ from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.hot.stale_rows import drop_stale_rows
 from stratalog.hot.storage.shortages import SHORTAGES
-from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
+from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_elsewhere, is_reserved
 from stratalog.wire.errors import KafkaError, StratalogError
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
@@ -238,15 +238,15 @@ class LogOpening:
             self._unread[name] = topic_id  # an only log may have been about to move from there
         if self._unread.get(name) == topic_id:
             raise OSError(self._why_unread(name))
-        known = {one.directory_id for one in directories.online}
-        if placed_in not in known and not is_reserved(placed_in) and len(directories.online) < len(directories.all):
+        is_away = is_elsewhere(placed_in, [one.directory_id for one in directories.online])
+        if is_away and len(directories.online) < len(directories.all):
             raise OSError("it may lie in a directory that is offline, and is not begun anew in another one")
-        if placed_in not in known and not is_reserved(placed_in) and is_counted_on:
+        if is_away and is_counted_on:
             why = f"it lies in directory {uuid_text(placed_in)}, which is none of this broker's: an empty log in its place would have the "
             raise OSError(
                 f"{why}other replicas drop what they have. Restore that directory, or elect one of them uncleanly"
             )
-        if is_only and self._is_elsewhere(placed_in) and not directories.settled.is_replaced:
+        if is_only and is_elsewhere(placed_in, directories.ids) and not directories.settled.is_replaced:
             raise OSError(
                 f"it lies in directory {uuid_text(placed_in)}, which is none of this broker's, and no other broker has it. "
                 f"Restore that directory. {_by_hand(name)}"
@@ -269,7 +269,7 @@ class LogOpening:
             raise OSError(
                 f"it has moved to {paths} from a directory that is offline since the start, and may have gone on there"
             )
-        if len(found) == 1 and directories.is_partly_unread and self._is_elsewhere(placed_in):
+        if len(found) == 1 and directories.is_partly_unread and is_elsewhere(placed_in, directories.ids):
             raise OSError(
                 f"it lies in {paths}, and by the metadata in another directory, which may be one that is offline. If that disk "
                 "is lost, replace it by an empty one: the log goes on here then"
@@ -296,10 +296,6 @@ class LogOpening:
         if copy is None or self._directories.is_partly_unread:
             return "it may lie in the directory that is offline since the start, and is not begun anew in another one"
         return f"it lies in none of log.dirs, and {copy} is an unfinished copy: restore the other directory. {_by_hand(name)}"
-
-    def _is_elsewhere(self, placed_in: Uuid) -> bool:
-        """Whether the metadata name a directory that this broker does not have."""
-        return not is_reserved(placed_in) and placed_in not in {one.directory_id for one in self._directories.all}
 
     def _check_not_gone(self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid) -> None:
         """Raise `OSError` if the log lay here and is gone: an empty one in its place would have the others drop what they have."""
@@ -332,7 +328,7 @@ class LogOpening:
             held_it = self._directories.that_lost(name, placed_in)
         if held_it is not None:
             lay_in = held_it.path
-        elif self._is_elsewhere(placed_in):
+        elif is_elsewhere(placed_in, self._directories.ids):
             lay_in = f"the directory {uuid_text(placed_in)}, which is none of this broker's"
         elif self._replaced.get(name) == topic_id and not is_reserved(placed_in):
             lay_in = "a directory whose disk was replaced"  # it was about to move when its broker stopped

@@ -22,7 +22,7 @@ from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.log_opening import OpenedLog
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.hot.first_marks import kept_high_watermark
-from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_reserved
+from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_elsewhere
 from stratalog.metadata.image.features import DIRECTORIES_SINCE, METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage
@@ -193,8 +193,7 @@ class Placing:
         """
         if state.replicas != (self._node_id,):
             return False
-        directory = state.directory_of(self._node_id)
-        return not is_reserved(directory) and directory not in {one.directory_id for one in self._directories.all}
+        return is_elsewhere(state.directory_of(self._node_id), self._directories.ids)
 
     def state_of(self, unified: UnifiedLog) -> PartitionImage | None:
         """The partition in the image of now; None if it is not there."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from stratalog.wire.topic import Uuid
 
-__all__ = ["LOST", "MIGRATING", "UNASSIGNED", "is_online", "is_reserved"]
+__all__ = ["LOST", "MIGRATING", "UNASSIGNED", "is_elsewhere", "is_online", "is_reserved"]
 
 _RESERVED_COUNT: Final = 100
 
@@ -27,6 +27,11 @@ LOST: Final[Uuid] = bytes(15) + b"\x02"
 def is_reserved(directory: Uuid) -> bool:
     """Whether no directory of a disk may have this id. The lower half is a signed number, as Kafka compares it."""
     return not any(directory[:8]) and int.from_bytes(directory[8:], signed=True) < _RESERVED_COUNT
+
+
+def is_elsewhere(directory: Uuid, known: Collection[Uuid]) -> bool:
+    """Whether this is the id of a directory, and of none of ``known``."""
+    return directory not in known and not is_reserved(directory)
 
 
 def is_online(directory: Uuid, online: Collection[Uuid]) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_online, is_reserved
+from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_elsewhere, is_online, is_reserved
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,9 @@ def test_the_first_hundred_ids_are_reserved(directory, reserved):
 def test_a_directory_is_online_if_its_broker_registered_it(directory, online, is_there):
     """A broker that registered none did so before directories had ids; a lost one is never online."""
     assert is_online(directory, online) is is_there
+
+
+def test_a_directory_is_elsewhere_if_it_has_an_id_and_is_none_of_these():
+    """An id that is reserved names none."""
+    known = [b"a" * 16, LOST]
+    assert [is_elsewhere(one, known) for one in (b"a" * 16, b"b" * 16, UNASSIGNED, LOST)] == [False, True, False, False]
