@@ -104,11 +104,11 @@ def new_deleted_archives(broker: BrokerParts) -> DeletedArchives:
 
 
 def deletion_notes(
-    broker: BrokerParts, is_archived: Callable[[str], bool]
+    broker: BrokerParts, is_archived: Callable[[str, Uuid], bool]
 ) -> Callable[[ClusterImage, ImageChange], None]:
     """Return a listener that notes archives of topics that an image has no more, in a cluster of several nodes.
 
-    ``is_archived(topic)`` is whether anything of a topic's partitions here was archived, whatever its settings say now.
+    ``is_archived(topic, topic_id)`` is whether anything of a topic's partitions here was archived, whatever its settings say now.
     """
 
     def note(image: ClusterImage, change: ImageChange) -> None:

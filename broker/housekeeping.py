@@ -236,7 +236,7 @@ class Housekeeping:
         )
 
     def _check_lag(self) -> Steps[None]:
-        return self._services.hosted.checking_lag(self._services.config.integer("replica.lag.time.max.ms"))
+        return self._services.hosted.table.checking_lag(self._services.config.integer("replica.lag.time.max.ms"))
 
     def _checkpoint(self) -> Steps[None]:
         self._services.directories.hold_ballast()

@@ -104,8 +104,8 @@ class ImageFollowing:
     def _steps(self, change: ImageChange) -> Steps[None]:
         """Everything but opening logs. While a broker begins with its first image the next one comes: the newest counts."""
         services, hosted = self._services, self._services.hosted
-        for topic in change.removed_topics.values():
-            yield from hosted.deleting(topic)
+        for topic_id, topic in change.removed_topics.items():
+            yield from hosted.deleting(topic, topic_id)
         services.topics_deleted(change.removed_topics)
         if change.changed_resources & {ConfigResource.broker(services.node_id), CLUSTER_DEFAULT}:
             services.follow_settings(services.image())
@@ -124,7 +124,7 @@ class ImageFollowing:
         brokers, before = services.image().brokers, self._brokers
         self._brokers = brokers
         if services.has_peers and brokers is not before:
-            yield from hosted.brokers_changed()
+            yield from hosted.table.brokers_changed()
 
     # -- logs ------------------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.schema import Message
+from stratalog.wire.topic import Uuid
 
 __all__ = ["Node"]
 
@@ -280,10 +281,10 @@ class Node:
         self.server.limits = server_limits(self.config)
         self.groups.follow_settings(self.config)
 
-    def _is_archived(self, topic: str) -> bool:
+    def _is_archived(self, topic: str, topic_id: Uuid) -> bool:
         if "hosted" not in vars(self):  # its controller may be active before the broker has opened partitions
             return False
-        return any(unified.remote is not None for unified in self.partitions.of_topic(topic))
+        return any(one.remote is not None and one.topic_id == topic_id for one in self.partitions.of_topic(topic))
 
     def _resolver(self, image: ClusterImage) -> ConfigResolver:
         return ConfigResolver.for_topics(

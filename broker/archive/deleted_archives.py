@@ -73,7 +73,7 @@ def removed_archives(
     image: ClusterImage,
     records: Iterable[Message],
     *,
-    is_tiered: Callable[[str], bool],
+    is_tiered: Callable[[str, Uuid], bool],
     incarnation: int,
     node_id: int,
 ) -> list[DeletedArchive]:
@@ -81,7 +81,7 @@ def removed_archives(
     found = []
     for record in records:
         topic = image.topics.by_id.get(record.topic_id) if isinstance(record, RemoveTopicRecord) else None
-        if topic is None or not is_tiered(topic.name):
+        if topic is None or not is_tiered(topic.name, topic.topic_id):
             continue
         for number, state in topic.partitions.items():
             claimant = Claimant(incarnation, state.leader_epoch + 1, os.urandom(_UUID_BYTES), node_id)
@@ -91,19 +91,19 @@ def removed_archives(
 
 def note_deletions(
     deleted: DeletedArchives,
-    is_archived: Callable[[str], bool],
+    is_archived: Callable[[str, Uuid], bool],
     node_id: int,
     image: ClusterImage,
     records: Iterable[Message],
 ) -> None:
     """Note the archives that ``records`` will remove; call it before they are written. Raises KAFKA_STORAGE_ERROR.
 
-    ``is_archived(topic)`` is whether anything of a topic's partitions here was archived, whatever its settings say now.
+    ``is_archived(topic, topic_id)`` is whether anything of a topic's partitions here was archived, whatever its settings say now.
     """
 
-    def is_tiered(name: str) -> bool:
+    def is_tiered(name: str, topic_id: Uuid) -> bool:
         configured = image.topic_configs(name).get("remote.storage.enable", "false").strip().lower() == "true"
-        return configured or is_archived(name)
+        return configured or is_archived(name, topic_id)
 
     deleting = [record for record in records if isinstance(record, RemoveTopicRecord)]
     if deleting:

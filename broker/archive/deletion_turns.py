@@ -40,7 +40,7 @@ def committed_deletions(
     image: ClusterImage,
     *,
     node_id: int,
-    is_archived: Callable[[str], bool],
+    is_archived: Callable[[str, Uuid], bool],
     now_ms: int,
     grace_ms: int,
 ) -> list[DeletedArchive]:
@@ -57,7 +57,7 @@ def committed_deletions(
     for topic_id in change.removed_topics:
         topic = before.topics.by_id[topic_id]
         configured = before.topic_configs(topic.name).get("remote.storage.enable", "false").strip().lower() == "true"
-        is_known = configured or is_archived(topic.name)
+        is_known = configured or is_archived(topic.name, topic_id)
         for number, state in topic.partitions.items():
             is_first = first_remover(state.replicas, active) == node_id
             if not is_first and not is_known:

@@ -33,7 +33,7 @@ from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.workers.spawner import spawner_of
 from stratalog.hot.checkpoint_steps import bounds_steps, high_watermark_steps, recovery_point_steps
 from stratalog.hot.directory import LogDirectory
-from stratalog.hot.gone_logs import begin_points, has_lost
+from stratalog.hot.gone_logs import begin_points, begun, has_lost
 from stratalog.hot.leaving_logs import doom_left, make_way, set_log_aside
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.sync import SyncTicket
@@ -202,6 +202,17 @@ class Directories:
             if directory.directory_id == placed_in and has_lost(directory.files, topic_partition):
                 return directory
         return None
+
+    def begun(self, topic_partition: TopicPartition) -> None:
+        """A partition's log is there: it is gone from no directory."""
+        for directory in self.all:
+            begun(directory.files, topic_partition)
+
+    def forget_gone(self, topic_partition: TopicPartition) -> None:
+        """A partition's log that is gone is not missed: no directory has a row of it any more."""
+        for directory in self.all:
+            if topic_partition in directory.files.gone:
+                directory.files.forget(topic_partition)
 
     def begin_points(self, is_placed_here: Callable[[TopicPartition], bool]) -> None:
         """The logs of the last run have been looked at: those that are not here from now on are new, but for these."""

@@ -42,7 +42,7 @@ class DuePartitions:
     def add(self, topic: str, topic_id: Uuid, number: int) -> None:
         """Open it when its turn comes. A former topic of this name waits no longer."""
         if self._ids.setdefault(topic, topic_id) != topic_id:
-            self.forget(topic)
+            self.forget(topic, self._ids[topic])
             self._ids[topic] = topic_id
         numbers = self._topics.setdefault(topic_id, (topic, {}))[1]
         self._count += number not in numbers
@@ -63,14 +63,15 @@ class DuePartitions:
             if not numbers:
                 del self._topics[topic_id], self._ids[topic]
 
-    def forget(self, topic: str) -> None:
-        """The topic was deleted."""
-        topic_id = self._ids.pop(topic, None)
-        if topic_id is not None:
-            numbers = self._topics.pop(topic_id)[1]
-            self._count -= len(numbers)
-            for number in numbers:
-                self._asked.pop(DuePartition(topic_id, number), None)
+    def forget(self, topic: str, topic_id: Uuid) -> None:
+        """The topic was deleted; another one of its name waits on."""
+        if self._ids.get(topic) != topic_id:
+            return
+        del self._ids[topic]
+        numbers = self._topics.pop(topic_id)[1]
+        self._count -= len(numbers)
+        for number in numbers:
+            self._asked.pop(DuePartition(topic_id, number), None)
 
     def clear(self) -> None:
         """None of them is led here."""

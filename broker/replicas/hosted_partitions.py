@@ -204,7 +204,7 @@ class HostedPartitions:
         else:
             self.table.due.discard(topic.name, number)
         if node_id not in state.replicas:
-            self.logs.forget_gone(topic.name, number)
+            self.logs.forget_gone(TopicPartition(topic.name, number))
 
     def _is_registered(self, image: ClusterImage) -> bool:
         """Whether the roles in the image are those of the present registration: those of an earlier one have ended with it.
@@ -296,11 +296,13 @@ class HostedPartitions:
     def reconfigure(self, image: ClusterImage, topic: str) -> None:
         """Hand new settings to the partitions of a topic."""
         config, node_id = self.settings(image, topic), self._services.node_id
-        states = image.topics.by_name[topic].partitions
+        topic_id, states = image.topics.by_name[topic].topic_id, image.topics.by_name[topic].partitions
         for state in states.values():
             if node_id in state.replicas:
                 self._note_durability(state, config)
         for unified in self.table.of_topic(topic):
+            if unified.topic_id != topic_id:
+                continue  # of a topic that was deleted and made again: it goes as it is
             partition, now = unified.partition, states.get(unified.topic_partition.partition)
             is_led = now is not None and (now.leader, now.leader_epoch) == (node_id, partition.leader_epoch)
             partition.update_config(config, is_led=is_led)
@@ -323,27 +325,18 @@ class HostedPartitions:
             self._end_role(unified)
             yield
 
-    def checking_lag(self, replica_lag_time_max_ms: int) -> Generator[None, None, None]:
-        """Have leaders ask for in-sync sets without members that have not caught up for so long; yields after each."""
-        for leader in self.table.leaders_with_followers():
-            if leader is not None:
-                leader.check_lag(replica_lag_time_max_ms)
-            yield
+    def deleting(self, topic: str, topic_id: Uuid) -> Generator[None, None, None]:
+        """Forget the partitions of a deleted topic and let their files go; yields after each.
 
-    def brokers_changed(self) -> Generator[None, None, None]:
-        """Other brokers are fenced no more, or registered anew: have leaders look who may join; yields after each."""
-        for leader in self.table.leaders_with_followers():
-            if leader is not None:
-                leader.look_for_joiners()
-            yield
-
-    def deleting(self, topic: str) -> Generator[None, None, None]:
-        """Forget the partitions of a deleted topic and let their files go; yields after each."""
-        self.logs.forget_gone(topic)
+        Those of a topic that was made again under its name stay: roles are also taken between an image and its following.
+        """
+        self.logs.forget_topic(topic, topic_id)
         for unified in self.table.of_topic(topic):
-            self._delete(unified)
-            yield
-        self._services.metrics.forget_topic(topic)
+            if unified.topic_id == topic_id:
+                self._delete(unified)
+                yield
+        if not self.table.of_topic(topic):
+            self._services.metrics.forget_topic(topic)
 
     def _open(self, topic: TopicImage, name: TopicPartition, state: PartitionImage, config: LogConfig) -> None:
         services = self._services

@@ -23,7 +23,7 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.cleaner_offsets import follow_cuts
 from stratalog.hot.config import LogConfig
 from stratalog.hot.first_marks import begin_at_log_start
-from stratalog.hot.gone_logs import begun, has_lost, note_lost
+from stratalog.hot.gone_logs import has_lost, note_lost
 from stratalog.hot.leaving_logs import doom_partition, forget_other_topic
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.log_owner import LogOwner
@@ -187,8 +187,7 @@ class LogOpening:
         self.counts[directory.path] += 1
         self._preferred.pop(name, None)
         self.given_up.pop(name, None)
-        for one in directories.all:
-            begun(one.files, name)
+        directories.begun(name)
         self._recovery.add(log_)
         return OpenedLog(log_, directory, led)
 
@@ -302,7 +301,7 @@ class LogOpening:
         if self._directories.holding(name):
             return
         if self.given_up.get(name, topic_id) != topic_id:
-            self.forget_gone(name.topic, name.partition)
+            self.forget_gone(name)
         lost_by = self._directories.that_lost(name, placed_in)
         if lost_by is None and placed_in != LOST:
             return
@@ -343,15 +342,19 @@ class LogOpening:
         )
         return True
 
-    def forget_gone(self, topic: str, number: int | None = None) -> None:
-        """A topic was deleted, or other brokers or another topic have this partition: its logs are neither missed nor closed here."""
-        self._table.forget_unopened(topic, number)
-        names = self.given_up if number is None else [TopicPartition(topic, number)]
-        for name in [one for one in names if one.topic == topic and one in self.given_up]:
-            self.on_forgotten(self.given_up.pop(name), name.partition)
-            for directory in self._directories.all:
-                if name in directory.files.gone:
-                    directory.files.forget(name)
+    def forget_topic(self, topic: str, topic_id: Uuid) -> None:
+        """A topic was deleted: its logs are neither missed nor closed here. Those of another one of its name are."""
+        self._table.forget_unopened(topic, topic_id)
+        for name in [one for one, known_id in self.given_up.items() if known_id == topic_id]:
+            self.forget_gone(name)
+
+    def forget_gone(self, name: TopicPartition) -> None:
+        """The same for one partition, which other brokers or another topic have."""
+        self._table.forget_closed(name)
+        if name not in self.given_up:
+            return
+        self.on_forgotten(self.given_up.pop(name), name.partition)
+        self._directories.forget_gone(name)
 
     def removed(self, unified: UnifiedLog) -> None:
         """A partition has left this broker, and its log is abandoned: let its files go."""

@@ -12,7 +12,7 @@ another broker hosts, or none at the moment, is NOT_LEADER_OR_FOLLOWER, and its 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from stratalog.broker.replicas.due_partitions import DuePartitions
 from stratalog.broker.replicas.leader import Leader
@@ -92,12 +92,12 @@ class PartitionTable:
         self._by_id[unified.topic_id, partition] = unified
         self._names[unified.topic_id] = topic
         self.due.discard(topic, partition)
-        self._forget_unopened((topic, partition))
+        self.forget_closed((topic, partition))
 
     def add_unopened(self, topic: str, topic_id: Uuid, partition: int, why: str) -> None:
         """List a partition that is led here although its log cannot be opened; ``why`` is a sentence that names it."""
         self.failure_count += 1
-        self._forget_unopened((topic, partition))
+        self.forget_closed((topic, partition))
         self._unopened[topic, partition] = topic_id
         self._unopened_ids.add((topic_id, partition))
         self._why_unopened[topic, partition] = why
@@ -107,15 +107,14 @@ class PartitionTable:
         """Why each partition that is led here and could not be opened is offline."""
         return list(self._why_unopened.values())
 
-    def forget_unopened(self, topic: str, partition: int | None = None) -> None:
-        """The topic was deleted, or other brokers have this partition."""
-        if partition is None:
-            self.due.forget(topic)
-        names = self._unopened if partition is None else [(topic, partition)]
-        for name in [one for one in names if one[0] == topic]:
-            self._forget_unopened(name)
+    def forget_unopened(self, topic: str, topic_id: Uuid) -> None:
+        """The topic was deleted. Partitions of another one of its name stay due, or closed."""
+        self.due.forget(topic, topic_id)
+        for name in [one for one, known_id in self._unopened.items() if known_id == topic_id]:
+            self.forget_closed(name)
 
-    def _forget_unopened(self, name: tuple[str, int]) -> None:
+    def forget_closed(self, name: tuple[str, int]) -> None:
+        """The partition is open, or other brokers or another topic have it."""
         topic_id = self._unopened.pop(name, None)
         if topic_id is not None:
             self._unopened_ids.discard((topic_id, name[1]))
@@ -232,6 +231,20 @@ class PartitionTable:
                 yield leader
             elif count % _LOOKED_AT_A_PAUSE == 0:
                 yield None
+
+    def checking_lag(self, replica_lag_time_max_ms: int) -> Generator[None, None, None]:
+        """Have leaders ask for in-sync sets without members that have not caught up for so long; yields after each."""
+        for leader in self.leaders_with_followers():
+            if leader is not None:
+                leader.check_lag(replica_lag_time_max_ms)
+            yield
+
+    def brokers_changed(self) -> Generator[None, None, None]:
+        """Other brokers are fenced no more, or registered anew: have leaders look who may join; yields after each."""
+        for leader in self.leaders_with_followers():
+            if leader is not None:
+                leader.look_for_joiners()
+            yield
 
     def __len__(self) -> int:
         return len(self._by_name)

@@ -17,7 +17,7 @@ class Hosted:
     """Opens a partition in a step, and notes its calls."""
 
     def __init__(self):
-        self.table = SimpleNamespace(due=DuePartitions())
+        self.table = SimpleNamespace(due=DuePartitions(), brokers_changed=self.brokers_changed)
         self.opened, self.deleted, self.resigned, self.looked_for_joiners = [], [], 0, 0
         self.fails = self.has_started = False
         self.logs = SimpleNamespace(is_behind=False)
@@ -36,7 +36,7 @@ class Hosted:
                 self.fails = False
                 raise RuntimeError("a mistake")
 
-    def deleting(self, topic):
+    def deleting(self, topic, _topic_id):
         self.deleted.append(topic)
         yield
 

@@ -306,6 +306,8 @@ def test_only_tiered_topics_leave_something_to_remove():
     topic = SimpleNamespace(name="t", topic_id=ID, partitions={0: SimpleNamespace(leader_epoch=7)})
     image = SimpleNamespace(topics=SimpleNamespace(by_id={ID: topic}))
     records = [RemoveTopicRecord(topic_id=ID), RemoveTopicRecord(topic_id=OTHER)]
-    (found,) = removed_archives(image, records, is_tiered=lambda _: True, incarnation=2, node_id=1)
+    (found,) = removed_archives(
+        image, records, is_tiered=lambda _name, topic_id: topic_id == ID, incarnation=2, node_id=1
+    )
     assert (found.partition, found.claimant.rank) == (PartitionId("t", ID, 0), (2, 8))
-    assert removed_archives(image, records, is_tiered=lambda _: False, incarnation=2, node_id=1) == []
+    assert removed_archives(image, records, is_tiered=lambda _name, _id: False, incarnation=2, node_id=1) == []

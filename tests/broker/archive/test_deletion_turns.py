@@ -45,7 +45,7 @@ def notes(before, node_id, *, archived=False):
         delta,
         delta.build(Provenance(9, 1, 1)),
         node_id=node_id,
-        is_archived=lambda _: archived,
+        is_archived=lambda _name, topic_id: archived and topic_id == ID,
         now_ms=100,
         grace_ms=GRACE_MS,
     )
@@ -83,7 +83,7 @@ def test_a_topic_that_is_missing_in_a_snapshot_was_not_seen_to_be_deleted():
     before = cluster()
     change = difference(before, EMPTY_IMAGE)
     assert ID in change.removed_topics
-    options = {"node_id": 2, "is_archived": lambda _: True, "now_ms": 0, "grace_ms": 0}
+    options = {"node_id": 2, "is_archived": lambda _name, _id: True, "now_ms": 0, "grace_ms": 0}
     assert committed_deletions(change, EMPTY_IMAGE, **options) == []
 
 

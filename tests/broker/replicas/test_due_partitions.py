@@ -52,8 +52,10 @@ def test_an_open_or_deleted_partition_does_not_come(due):
     due.discard("a", 1)
     due.discard("c", 0)
     due.ask("b", 0)
-    due.forget("b")
-    due.forget("c")
+    due.forget("b", IDS["d"])
+    assert due.holds("b", 0), "a former topic of this name was deleted"
+    due.forget("b", IDS["b"])
+    due.forget("c", IDS["c"])
     assert [due.holds(*one) for one in (("a", 0), ("a", 1), ("b", 0))] == [True, False, False]
     due.add("a", IDS["d"], 5)
     assert list(due) == [(IDS["d"], 5)]

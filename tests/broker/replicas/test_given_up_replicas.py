@@ -32,7 +32,8 @@ def reports(broker):
 
 def test_a_lost_replica_is_reported_no_longer_when_its_topic_is_deleted(broker, reports):
     """The controller refuses it for ever (UNKNOWN_TOPIC_ID), and each refusal delays all other reports."""
-    broker.run(lambda: list(broker.node.hosted.deleting("t")))
+    topic = broker.node.image.topics.by_name["t"]
+    broker.run(lambda: list(broker.node.hosted.deleting("t", topic.topic_id)))
     assert (reports, broker.node.hosted.logs.given_up) == ({}, {})
 
 

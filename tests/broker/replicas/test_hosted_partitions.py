@@ -243,7 +243,7 @@ def test_the_log_of_a_deleted_topic_has_no_role_of_the_one_that_was_made_again(b
     broker.run(lambda: list(hosted.resigning()))
     assert broker.run(follow) is False
     assert broker.partition("t").partition.leader is None
-    broker.run(lambda: list(hosted.deleting("t")))
+    broker.run(lambda: list(hosted.deleting("t", topic.topic_id)))
     assert broker.run(follow) is True
 
 
@@ -303,7 +303,7 @@ def test_places_of_replicas_are_reported_until_the_image_names_them(broker):
     assert told == {}
     follow(b"e" * 16)
     assert len(told) == 2
-    broker.run(lambda: list(hosted.deleting("t")))
+    broker.run(lambda: list(hosted.deleting("t", topic.topic_id)))
     assert told == {}
 
 

@@ -343,12 +343,14 @@ def test_a_log_of_a_deleted_topic_is_not_missed(broker):
     directory.files.gone = {name}
     assert broker.run(lambda: open_it(b"1" * 16)) is None
     assert broker.run(lambda: open_it(b"2" * 16)) is not None, "a topic of this name was made while its broker was away"
-    broker.run(lambda: opening.forget_gone("t"))
+    broker.run(lambda: opening.forget_topic("t", b"1" * 16))
     assert opening.given_up == {}
     gone = TopicPartition("gone", 0)
     directory.files.gone, opening.given_up = {gone}, {gone: b"3" * 16}
     directory.files.recovery_points[gone] = 0
-    broker.run(lambda: list(hosted.deleting("gone")))
+    broker.run(lambda: list(hosted.deleting("gone", b"4" * 16)))
+    assert opening.given_up == {gone: b"3" * 16}, "that was a former topic of its name"
+    broker.run(lambda: list(hosted.deleting("gone", b"3" * 16)))
     assert (opening.given_up, directory.files.gone) == ({}, set())
     assert gone not in directory.files.recovery_points
 

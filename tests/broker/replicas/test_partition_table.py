@@ -57,7 +57,9 @@ def test_partitions_that_cannot_be_opened_are_found_both_ways(table):
     assert code_of(table.by_id, b"u" * 16, 3) is ErrorCode.UNKNOWN_TOPIC_ID
     table.add(led("u", 3, b"v" * 16))
     assert table.by_id(b"v" * 16, 3) is table.by_name("u", 3)
-    table.forget_unopened("u")
+    table.forget_unopened("u", b"u" * 16)
+    assert table.closed == ["why"]
+    table.forget_unopened("u", b"v" * 16)
     assert table.closed == []
     assert code_of(table.by_id, b"v" * 16, 4) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -114,7 +116,7 @@ def test_a_partition_that_cannot_be_opened_is_not_unknown(table):
     assert code_of(table.by_id, ID, 4) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     table.add(led(number=2))
     assert table.by_id(ID, 2) is table.by_name("t", 2)
-    table.forget_unopened("u")
+    table.forget_unopened("u", b"u" * 16)
     assert code_of(table.by_name, "u", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(table.by_name, "t", 3) is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -209,7 +211,7 @@ def test_a_partition_is_due_no_more_when_it_is_open_or_its_topic_deleted(table):
     table.due.add("w", b"w" * 16, 1)
     table.add(led("w", 0, b"w" * 16))
     assert [table.due.holds("w", number) for number in (0, 1)] == [False, True]
-    table.forget_unopened("w")
+    table.forget_unopened("w", b"w" * 16)
     assert not table.due
 
 

@@ -35,7 +35,7 @@ def test_a_topic_that_is_deleted_in_any_pause_takes_no_directory_offline(broker)
         unified = filled(broker, f"t{paused_after}")
         steps = delete_records(node.directories, node.hosted.table, [(unified, 4)])
         goes_on = advanced(broker, steps, paused_after)
-        broker.run(lambda topic=f"t{paused_after}": list(node.hosted.deleting(topic)))
+        broker.run(lambda one=unified: list(node.hosted.deleting(one.topic_partition.topic, one.topic_id)))
         broker.run(lambda steps=steps: list(steps))
         assert unified.partition.directory.offline is None
         if not goes_on:
