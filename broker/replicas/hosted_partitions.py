@@ -189,6 +189,7 @@ class HostedPartitions:
             unified.is_bare = False
             self._copy_no_longer(unified)
             self._lead(unified.partition, state)
+            unified.partition.sync_for_role()
             self._services.on_led(unified, led)
         else:
             unified.partition.leader.in_sync_changed(

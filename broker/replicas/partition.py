@@ -217,7 +217,10 @@ class Partition:
         )
         self.log.assign_leader_epoch(leader_epoch)
         self._begin(state, f"{self.topic_partition} has leader epoch {leader_epoch} now")
-        if own_end < self.log.written_offset:  # without sync on ack no other one may come before the next append
+
+    def sync_for_role(self) -> None:
+        """Have what is written above the leader's own end synced: without sync on ack no other one may come before the next append."""
+        if self.leader is not None and self.leader.state.leader_end_offset < self.log.written_offset:
             self.directory.sync(self)
 
     def restarted(self) -> None:

@@ -253,12 +253,14 @@ def test_records_that_await_no_sync_count_after_a_time_without_a_leader(bench, b
     it.partition.resign()
     it.disk.asked_to_sync.clear()
     it.lead(EPOCH + 2)
+    it.partition.sync_for_role()
     it.leader.follower_fetched(2, 1, log_start_offset=0, broker_epoch=7)
     assert (it.partition.high_watermark, it.disk.asked_to_sync) == (0, [it.partition])
     it.disk.flush()
     assert it.partition.high_watermark == 1
     it.disk.asked_to_sync.clear()
     it.lead(EPOCH + 3)
+    it.partition.sync_for_role()
     assert it.disk.asked_to_sync == []
 
 
