@@ -73,7 +73,8 @@ class ImageFollowing:
         """How many wait until all logs are open."""
         self._has_roles = asyncio.Event()
         """Whether the partitions of the image were put down; not after a lost registration, until they are again."""
-        self._has_roles.set()
+        if services.hosted.is_registered(services.image()):
+            self._has_roles.set()  # else a registration was lost before there was this object to hear of it
         self._lost = 0
         """How many registrations were lost."""
         self._resigning = 0

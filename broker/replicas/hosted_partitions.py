@@ -155,7 +155,7 @@ class HostedPartitions:
         state = None if topic is None else topic.partitions.get(due.number)
         if topic is None or state is None or self._services.node_id not in state.replicas:
             return
-        if not self._is_registered(image):
+        if not self.is_registered(image):
             return  # it is put down again with the roles of the next registration
         name = TopicPartition(topic.name, due.number)
         if self.table.get(name) is None:
@@ -180,7 +180,7 @@ class HostedPartitions:
         self._note_durability(state, unified.partition.log.config)
         if node_id not in state.replicas and self._services.copying is not None:
             self._remove(unified, state)
-        elif not self._is_registered(image):
+        elif not self.is_registered(image):
             self._end_role(unified)
         elif state.leader != node_id:
             self._lead_no_longer(unified, state)
@@ -207,7 +207,7 @@ class HostedPartitions:
         if node_id not in state.replicas:
             self.logs.forget_gone(TopicPartition(topic.name, number))
 
-    def _is_registered(self, image: ClusterImage) -> bool:
+    def is_registered(self, image: ClusterImage) -> bool:
         """Whether the roles in the image are those of the present registration: those of an earlier one have ended with it.
 
         The controller takes leaderships and memberships from a broker before it registers anew. Until the image has that, the same
@@ -367,7 +367,7 @@ class HostedPartitions:
         has_lost = self.placing.has_lost_records(opened, state)
         if has_lost:  # it has its role when it is registered anew
             services.on_data_lost()
-        takes_role = services.copying is None or (not has_lost and self._is_registered(services.image()))
+        takes_role = services.copying is None or (not has_lost and self.is_registered(services.image()))
         unified = UnifiedLog(partition, services.metrics.topic(topic.name))
         unified.on_damaged = self._damaged
         partition.watchers.add(partial(services.purgatory.check, unified))

@@ -20,6 +20,7 @@ class Hosted:
         self.table = SimpleNamespace(due=DuePartitions(), brokers_changed=self.brokers_changed)
         self.opened, self.deleted, self.resigned, self.looked_for_joiners = [], [], 0, 0
         self.fails = self.has_started = False
+        self.registered = True
         self.logs = SimpleNamespace(is_behind=False)
 
     def following(self, changed):
@@ -30,7 +31,8 @@ class Hosted:
 
     def opening(self):
         while (one := self.table.due.take()) is not None:
-            self.opened.append(one)
+            if self.registered:
+                self.opened.append(one)
             yield
             if self.fails:
                 self.fails = False
@@ -47,14 +49,18 @@ class Hosted:
     def started(self):
         self.has_started = True
 
+    def is_registered(self, _image):
+        return self.registered
+
     def brokers_changed(self):
         self.looked_for_joiners += 1
         yield
 
 
 class World:
-    def __init__(self, *, has_peers):
+    def __init__(self, *, has_peers, registered=True):
         self.image, self.hosted, self.told = EMPTY_IMAGE, Hosted(), []
+        self.hosted.registered = registered
         ticks = iter(range(1 << 40))
         slices = Slices(asyncio.get_running_loop().call_soon, lambda: next(ticks) * 0.001)  # a step takes a millisecond
         self.following = ImageFollowing(
@@ -193,6 +199,24 @@ def test_a_start_waits_for_the_logs_that_come_with_the_next_registration():
         await asyncio.wait_for(starting, 5)
         assert world.hosted.has_started
         assert len(world.hosted.opened) >= OPENED_FIRST * 2
+
+    asyncio.run(main())
+
+
+def test_a_start_waits_for_a_registration_that_was_lost_before_its_first_image():
+    """The broker looked at its bucket meanwhile. No log was opened, and one that was gone passed for a new one later."""
+
+    async def main():
+        world = World(has_peers=True, registered=False)
+        await world.create("a", 2)
+        starting = asyncio.ensure_future(world.following.started())
+        await asyncio.sleep(0.05)
+        assert (world.hosted.opened, world.hosted.has_started) == ([], False)
+        world.hosted.registered = True
+        world.following.caught_up_again()
+        await asyncio.wait_for(starting, 5)
+        assert [one.number for one in world.hosted.opened] == [0, 1]
+        assert world.hosted.has_started
 
     asyncio.run(main())
 
