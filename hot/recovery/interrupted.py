@@ -8,7 +8,9 @@ from typing import Final
 
 from stratalog.hot.segments.scan import scan_headers
 from stratalog.hot.segments.segment import CLEANED, DELETED, SUFFIXES, SWAP
+from stratalog.hot.segments.transaction_index import aborted_from_bytes
 from stratalog.hot.storage.filesystem import Entry, Filesystem
+from stratalog.wire.errors import Corrupt
 
 __all__ = ["NAMED", "drop_undecided_swaps", "finish_interrupted"]
 
@@ -77,11 +79,18 @@ def _complete_swap(files: Filesystem, directory: str, names: Collection[str], sw
     for name in swaps:
         match = NAMED.fullmatch(name.removesuffix(SWAP))
         if match is not None and match[2] == ".log":
-            base_offset = int(match[1])
-            covered = range(base_offset, _end_offset(files, f"{directory}/{name}", base_offset))
+            base_offset, path = int(match[1]), f"{directory}/{name}"
+            covered = range(base_offset, _end_offset(files, path, base_offset))
             if _log_of(name) not in names:
                 # No old `.log`: the indexes of this name are the new ones, or the new ones are about to replace them.
                 covered = covered[1:]
+                aborted = match[1] + ".txnindex"
+                if (
+                    aborted in names
+                    and aborted + SWAP not in names
+                    and not _fits(files, f"{directory}/{aborted}", path)
+                ):
+                    files.unlink(f"{directory}/{aborted}")
             for other in sorted(names):
                 named = NAMED.fullmatch(other)
                 if named is not None and named[2] in SUFFIXES and int(named[1]) in covered:
@@ -90,6 +99,23 @@ def _complete_swap(files: Filesystem, directory: str, names: Collection[str], sw
     for name in sorted(swaps, key=lambda name: name.endswith(".log" + SWAP)):
         files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
     files.sync_directory(directory)
+
+
+def _fits(files: Filesystem, aborted_path: str, log_path: str) -> bool:
+    """Whether every marker that a ``.txnindex`` names stands in this ``.log``: an old one outlives its swap otherwise.
+
+    Kafka, and stratalog of before, put no empty one in its place. Readers skip what follows an entry without its marker.
+    """
+    try:
+        named = {transaction.last_offset for transaction in aborted_from_bytes(files.read_bytes(aborted_path))}
+    except Corrupt:
+        return True  # it is damaged, which is said where it is read
+    if named:
+        file = files.open_read(log_path)
+        for _, header in scan_headers(file, 0, file.size_bytes()):
+            if header.is_control and header.record_count:
+                named.discard(header.last_offset)
+    return not named
 
 
 def _end_offset(files: Filesystem, path: str, base_offset: int) -> int:

@@ -2,8 +2,11 @@
 
 import pytest
 
+from stratalog.hot.cleaner.records import emptied_batch
 from stratalog.hot.recovery.interrupted import finish_interrupted
+from stratalog.hot.segments.transaction_index import AbortedTxn, aborted_to_bytes
 from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.wire.batch import build_control_batch, read_header
 
 
 @pytest.fixture
@@ -99,3 +102,33 @@ def test_a_swap_whose_old_log_is_gone_keeps_the_names_that_new_files_have(run, t
     (tmp_path / f"{20:020d}.txnindex").write_bytes(b"old")
     assert run() == (True, [f"{10:020d}{suffix}" for suffix in (".index", ".log", ".timeindex", ".txnindex")])
     assert (tmp_path / f"{10:020d}{named}").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(("markers", "stays"), [([12, 15], True), ([12], False), ([], False)])
+def test_a_swap_keeps_no_index_of_aborted_transactions_whose_markers_have_gone(
+    run, tmp_path, make_batch, markers, stays
+):
+    """Kafka puts no empty one in the place of the old one, and a kill left that. A reader drops what follows an entry without its marker."""
+    path = tmp_path / f"{10:020d}.txnindex"
+    path.write_bytes(aborted_to_bytes([AbortedTxn(7, 10, 12, 13), AbortedTxn(7, 13, 15, 16)]))
+    for suffix in (".index", ".timeindex"):
+        (tmp_path / f"{10:020d}{suffix}.swap").write_bytes(b"")
+    batches = [
+        build_control_batch(
+            0,
+            b"\0\0\0\0\0\1",
+            offset=offset,
+            timestamp_ms=1,
+            leader_epoch=0,
+            producer_id=7,
+            producer_epoch=0,
+            transactional=True,
+        )
+        for offset in markers
+    ]
+    emptied = emptied_batch(read_header(make_batch(15)))
+    (tmp_path / f"{10:020d}.log.swap").write_bytes(b"".join([make_batch(10), *batches, emptied if not stays else b""]))
+    assert run() == (
+        True,
+        [f"{10:020d}{suffix}" for suffix in (".index", ".log", ".timeindex", ".txnindex")[: 3 + stays]],
+    )
