@@ -64,8 +64,10 @@ class RecordRules(NamedTuple):
         return None
 
 
-def check_records(header: BatchHeader, payload: bytes, rules: RecordRules) -> None:
-    """Look at every record of a batch; ``payload`` are the records, uncompressed.
+def check_records(header: BatchHeader, payload: bytes, rules: RecordRules) -> bool:
+    """Look at every record of a batch; returns whether their offset deltas are 0, 1, 2 ... as Kafka wants them.
+
+    ``payload`` are the records, uncompressed.
 
     Raises `RecordsRefused`: INVALID_TIMESTAMP if the time of any record is wrong, else INVALID_RECORD; plain
     `KafkaError` INVALID_RECORD for a header whose counts disagree; `Corrupt` for records that are not what it says.
@@ -77,8 +79,9 @@ def check_records(header: BatchHeader, payload: bytes, rules: RecordRules) -> No
             f"{header.last_offset_delta + 1} offsets",
         )
     errors: list[RecordError] = []
-    refused_count, code = 0, ErrorCode.INVALID_RECORD
+    refused_count, code, is_numbered = 0, ErrorCode.INVALID_RECORD, True
     for index, record in enumerate(walk_records(header, payload)):
+        is_numbered = is_numbered and record.offset_delta == index
         refusal = rules.refusal(record)
         if refusal is None:
             continue
@@ -89,6 +92,7 @@ def check_records(header: BatchHeader, payload: bytes, rules: RecordRules) -> No
             errors.append(RecordError(index, refusal[1]))
     if errors:
         raise RecordsRefused(code, _summary(code, refused_count, errors), tuple(errors))
+    return is_numbered
 
 
 def _summary(code: ErrorCode, refused_count: int, errors: list[RecordError]) -> str:

@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from stratalog.wire.batch import BatchHeader
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.primitives import unsigned_varint
 
-__all__ = ["RecordFacts", "walk_records"]
+__all__ = ["RecordFacts", "renumbered", "walk_records"]
 
 _VARINT_BYTES_MAX: Final = 10
 _NEGATIVE: Final = 1
@@ -39,6 +40,30 @@ def walk_records(header: BatchHeader, payload: bytes) -> Iterator[RecordFacts]:
         raise _damaged(header, error) from error
     if header.record_count < 0 or end != len(payload):
         raise _damaged(header, f"{len(payload) - end} bytes follow the last of {header.record_count} records")
+
+
+def renumbered(header: BatchHeader, payload: bytes) -> bytes:
+    """The records of a batch with the offset deltas 0, 1, 2 ... in their order, and unchanged else.
+
+    ``payload``: the records, uncompressed; of their fields no more is looked at than that. Raises `Corrupt` if they are
+    not as many as the header says.
+    """
+    parts, at = [], 0
+    try:
+        for number in range(header.record_count):
+            length, begin = _varint(payload, at)
+            at = begin + (length >> 1)
+            _, delta_at = _varint(payload, begin + 1)
+            _, rest = _varint(payload, delta_at)
+            if length & 1 or not rest <= at <= len(payload):
+                raise IndexError(f"a record of zigzag length {length} at byte {begin}")
+            before, delta = payload[begin:delta_at], unsigned_varint(number << 1)
+            parts += [unsigned_varint((at - rest + len(before) + len(delta)) << 1), before, delta, payload[rest:at]]
+    except IndexError as error:
+        raise _damaged(header, error) from error
+    if header.record_count < 0 or at != len(payload):
+        raise _damaged(header, f"{len(payload) - at} bytes follow the last of {header.record_count} records")
+    return b"".join(parts)
 
 
 def _record(payload: bytes, at: int) -> tuple[int, int, int, bool]:

@@ -14,6 +14,7 @@ from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVER
 from stratalog.wire.compression import Codec, TooLarge, compress, decompress
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.record_rules import RecordRules, check_records
+from stratalog.wire.record_walk import renumbered
 
 __all__ = ["OPENED_RECORDS_MAX", "needs_rework", "opened_bytes_max", "rework"]
 
@@ -45,15 +46,19 @@ def opened_bytes_max(max_message_bytes: int) -> int:
 def rework(batch: Buffer, codec: Codec | None, rules: RecordRules, opened_bytes_max: int) -> bytearray:
     """The same records, offsets, times and producer fields under ``codec``, with their records checked.
 
+    Records that a client has numbered otherwise than 0, 1, 2 ... are numbered so, in their order.
+
     Raises `Corrupt` for a batch whose CRC or records are not what the header says, what `check_records` raises for
     records that break ``rules``, and `KafkaError` MESSAGE_TOO_LARGE for records of more than ``opened_bytes_max``
     bytes, or more than `OPENED_RECORDS_MAX`: Java producers then send them again in smaller batches.
     """
     header = check_batch(batch)
     payload = _opened(header, batch, opened_bytes_max)
-    check_records(header, payload, rules)
-    if codec is None or header.codec is codec:
+    if not check_records(header, payload, rules):
+        payload = renumbered(header, payload)
+    elif codec is None or header.codec is codec:
         return bytearray(batch)
+    codec = header.codec if codec is None else codec
     out = bytearray(HEADER_BYTES) + compress(codec, payload)
     attributes = header.attributes & ~_CODEC_MASK | codec
     fields = header._replace(batch_length=len(out) - LOG_OVERHEAD_BYTES, attributes=attributes)

@@ -16,8 +16,8 @@ from stratalog.hot.cleaner.horizons import HorizonRules, needless_marker
 from stratalog.hot.cleaner.offset_map import NEWEST, NEWEST_TOMBSTONE, OffsetMap
 from stratalog.hot.cleaner.records import (
     Span,
-    batch_payload,
     emptied_batch,
+    opened_batch,
     rebuilt_batch,
     record_places,
     record_spans,
@@ -58,7 +58,7 @@ def add_keys(header: BatchHeader, batch: memoryview, offset_map: OffsetMap, star
     Then ``latest_offset`` is where the last one before that ended. Raises `Corrupt`.
     """
     put, base_offset, limit = offset_map.put, header.base_offset, offset_map.limit
-    for _, _, _, delta, key, has_value in record_spans(header, batch_payload(header, batch)):
+    for _, _, _, delta, key, has_value in opened_batch(header, batch, record_spans)[1]:
         offset = base_offset + delta
         if key is None or offset < start_offset:
             continue
@@ -141,8 +141,7 @@ class BatchFilter:
             marks = self._map.marks(header.base_offset, header.last_offset)
             if marks is not None and NEWEST_TOMBSTONE not in marks:
                 return self._marked(header, batch, marks)
-        payload = batch_payload(header, batch)
-        spans = record_spans(header, payload)
+        payload, spans = opened_batch(header, batch, record_spans)
         kept, tombstones = self._kept(header, spans)
         if not kept:
             return None
@@ -161,8 +160,8 @@ class BatchFilter:
             return None
         if count == header.record_count:
             return batch
-        payload = batch_payload(header, batch)
-        kept = [span for span in record_places(header, payload) if marks[span[3]] == NEWEST]
+        payload, places = opened_batch(header, batch, record_places)
+        kept = [span for span in places if marks[span[3]] == NEWEST]
         self.counts.records_kept += len(kept)
         return rebuilt_batch(header, payload, kept)
 

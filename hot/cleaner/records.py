@@ -7,6 +7,8 @@ delete horizon takes the base timestamp's place. Source: Kafka's ``MemoryRecords
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
+from operator import lt
 from typing import Final
 
 from crc32c import crc32c
@@ -14,8 +16,9 @@ from crc32c import crc32c
 from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, BatchHeader
 from stratalog.wire.compression import Codec, compress, decompress
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.record_walk import renumbered
 
-__all__ = ["Span", "batch_payload", "emptied_batch", "rebuilt_batch", "record_places", "record_spans"]
+__all__ = ["Span", "batch_payload", "emptied_batch", "opened_batch", "rebuilt_batch", "record_places", "record_spans"]
 
 _DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 _RECORDS_MAX: Final = 1 << 22
@@ -46,6 +49,26 @@ def batch_payload(header: BatchHeader, batch: memoryview) -> bytes:
         return decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
     except Corrupt as error:
         raise Corrupt(f"the batch at offset {header.base_offset}: {error}") from error
+
+
+def opened_batch(
+    header: BatchHeader, batch: memoryview, parse: Callable[[BatchHeader, bytes], list[Span]]
+) -> tuple[bytes, list[Span]]:
+    """The records of a batch, uncompressed, and each of them by ``parse``, `record_spans` or `record_places`. Raises `Corrupt`.
+
+    Offset deltas ascend. A client may have written others, which Kafka appends as they are, too: they name no record,
+    and are taken to be 0, 1, 2 ...
+    """
+    payload = batch_payload(header, batch)
+    try:
+        spans = parse(header, payload)
+        deltas = [span[3] for span in spans]
+        if all(map(lt, deltas, islice(deltas, 1, None))):
+            return payload, spans
+    except Corrupt:  # perhaps of a delta alone; else it is raised again
+        pass
+    payload = renumbered(header, payload)
+    return payload, parse(header, payload)
 
 
 def record_spans(header: BatchHeader, payload: bytes) -> list[Span]:

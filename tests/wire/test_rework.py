@@ -10,13 +10,14 @@ from stratalog.wire.batch import (
     BATCH_HEADER,
     CRC_START,
     HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
     Record,
     build_batch,
     check_batch,
     iter_records,
     read_header,
 )
-from stratalog.wire.compression import Codec
+from stratalog.wire.compression import Codec, compress
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.record_rules import RecordRules, RecordsRefused
 from stratalog.wire.rework import needs_rework, opened_bytes_max, rework
@@ -56,6 +57,27 @@ def test_a_compacted_topic_refuses_records_without_a_key():
     assert caught.value.code is ErrorCode.INVALID_RECORD
     assert [each.batch_index for each in caught.value.record_errors] == [1]
     assert rework(build_batch(RECORDS), None, KEYED, LIMIT) == build_batch(RECORDS)
+
+
+@given(st.sampled_from(Codec), st.sampled_from([None, *Codec]), st.lists(st.integers(-64, 63), min_size=2, max_size=2))
+@settings(max_examples=25, deadline=None)
+def test_records_that_a_client_has_numbered_otherwise_are_numbered_from_0_on(old, new, deltas):
+    """Kafka numbers those anew that it compresses. Two records at one offset would be one to their readers."""
+    plain = build_batch(RECORDS)
+    for at, delta in zip(
+        (HEADER_BYTES, HEADER_BYTES + len(build_batch(RECORDS[:1])) - HEADER_BYTES), deltas, strict=True
+    ):
+        payload_at = at + (2 if plain[at] < 0x80 else 3)
+        payload_at += 1 if plain[payload_at] < 0x80 else 2
+        plain[payload_at] = (delta << 1) ^ (delta >> 7)
+    out = bytearray(plain[:HEADER_BYTES]) + compress(old, bytes(plain[HEADER_BYTES:]))
+    fields = read_header(plain)._replace(attributes=old, batch_length=len(out) - LOG_OVERHEAD_BYTES)
+    BATCH_HEADER.pack_into(out, 0, *fields)
+    BATCH_HEADER.pack_into(out, 0, *fields._replace(crc=crc32c(memoryview(out)[CRC_START:])))
+    assert [record.offset for record in iter_records(out)] == deltas
+    left = rework(out, new, ANY, LIMIT)
+    assert list(iter_records(left)) == RECORDS
+    assert check_batch(left).codec is (old if new is None else new)
 
 
 def test_damaged_records_are_found_while_reworking():

@@ -1,14 +1,28 @@
 """Tests of hot/cleaner/filter.py."""
 
 import pytest
+from crc32c import crc32c
 
 from stratalog.hot.cleaner.filter import BatchFilter, FilterRules, add_keys
 from stratalog.hot.cleaner.offset_map import SLOT_BYTES, OffsetMap
+from stratalog.hot.cleaner.records import record_spans
 from stratalog.hot.cleaner.transactions import CleanedTransactions
 from stratalog.hot.config import LONG_MAX
 from stratalog.hot.segments.transaction_index import AbortedTxn
 from stratalog.hot.state.producer_snapshot import ProducerEntry
-from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_records, read_header
+from stratalog.wire.batch import (
+    BATCH_HEADER,
+    CRC_START,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    Record,
+    build_batch,
+    build_control_batch,
+    iter_records,
+    read_header,
+)
+from stratalog.wire.compression import Codec, compress
+from stratalog.wire.errors import Corrupt
 
 NOW_MS = 10_000
 RETENTION_MS = 500
@@ -21,8 +35,8 @@ def batch_of(offset: int, *pairs: tuple[bytes | None, bytes | None], **options) 
 class Cleaner:
     """A filter with its map, and rules that a test may change."""
 
-    def __init__(self, *, aborted=(), producers=(), map_keys: int = 100) -> None:
-        self.map = OffsetMap(map_keys * SLOT_BYTES, 1.0)
+    def __init__(self, *, aborted=(), producers=(), map_keys: int = 100, end_offset: int = 1 << 62) -> None:
+        self.map = OffsetMap(map_keys * SLOT_BYTES, 1.0, 0, end_offset)
         self.aborted, self.producers = aborted, producers
         self.rules = FilterRules(NOW_MS, RETENTION_MS, 1000, LONG_MAX)
 
@@ -65,6 +79,44 @@ def test_a_record_without_a_key_is_removed():
     batch = batch_of(0, (None, b"1"), (b"a", b"1"))
     cleaner.learn(batch)
     assert offsets(cleaner.filter(batch)[0]) == [1]
+
+
+def numbered(deltas, batch, codec=Codec.NONE):
+    """The batch with other offset deltas, of one byte each, for its records."""
+    header, payload = read_header(batch), bytearray(batch[HEADER_BYTES:])
+    for (start, *_), delta in zip(record_spans(header, bytes(payload)), deltas, strict=True):
+        payload[start + 3] = (delta << 1) ^ (delta >> 7)
+    out = batch[:HEADER_BYTES] + compress(codec, bytes(payload))
+    fields = header._replace(attributes=codec, batch_length=len(out) - LOG_OVERHEAD_BYTES)
+    BATCH_HEADER.pack_into(out, 0, *fields)
+    BATCH_HEADER.pack_into(out, 0, *fields._replace(crc=crc32c(memoryview(out)[CRC_START:])))
+    return out
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("deltas", [(0, 0, 0), (2, 1, 0), (7, 1, 2), (-1, 0, 1)])
+@pytest.mark.parametrize("end_offset", [1 << 62, 8])
+def test_offset_deltas_that_a_client_made_up_neither_lose_a_record_nor_end_the_cleaning(deltas, codec, end_offset):
+    """Records count in the order in which they stand, with and without the table of the section."""
+    cleaner = Cleaner(end_offset=end_offset)
+    strange = numbered(deltas, batch_of(1, (b"a", b"2"), (b"b", b"2"), (b"c", None)), codec)
+    batches = [batch_of(0, (b"c", b"1")), strange, batch_of(4, (b"a", b"3"))]
+    assert cleaner.learn(*batches)
+    cleaner.map.close()
+    old, left, new = cleaner.filter(*batches)
+    assert (old, offsets(left), offsets(new)) == (None, [2, 3], [4])
+    assert [record.key for record in iter_records(left)] == [b"b", b"c"]
+    assert read_header(left).codec is codec
+    [again] = cleaner.filter(left)
+    assert again.obj is left
+
+
+def test_records_that_do_not_lie_in_their_batch_are_still_damage():
+    """No numbers make up for them."""
+    strange = numbered((0, 0), batch_of(1, (b"a", b"2"), (b"b", b"2")))
+    strange[HEADER_BYTES] = 0x7E
+    with pytest.raises(Corrupt, match="the batch at offset 1 is damaged"):
+        Cleaner().learn(strange)
 
 
 def test_a_tombstone_survives_the_first_clean_and_goes_when_its_horizon_has_passed():
