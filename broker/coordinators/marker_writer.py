@@ -3,8 +3,9 @@
 A marker that cannot be written now (its log directory is offline, its partition is being opened, there are too few
 replicas) is tried again, for as long as its coordinator lives; a partition that has been deleted has its end. One
 that a partition refuses because it has seen a newer epoch of the producer stands there already, or the transaction
-has been ended from outside: either way nothing of it is open there. A partition that another broker leads gets its marker
-by way of that broker.
+has been ended from outside: either way nothing of it is open there. The same goes for one that knows a newer coordinator
+and has nothing of the producer open: the coordinator's disk went back in time, and the partition goes on from its archive. A
+partition that another broker leads gets its marker by way of that broker.
 """
 
 from __future__ import annotations
@@ -74,6 +75,12 @@ class MarkerWriter:
         else:
             self._target.write(partition, marker, done)
 
+    def has_ended(self, partition: TopicPartition, marker: TransactionMarker, error: KafkaError) -> bool:
+        """Whether a partition that has refused a marker with ``error`` needs none."""
+        if error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            return self._target.has_nothing_open(partition, marker.producer.producer_id)
+        return error.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
 
 class _Delivery:
     """One marker on its way to one partition."""
@@ -120,7 +127,7 @@ class _Delivery:
     def _tried(self, error: KafkaError | None) -> None:
         if error is None:
             self._report()
-        elif error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+        elif self._writer.has_ended(self._partition, self._marker, error):
             log.warning("%s: %s is ended in %s already", error.message, self._transactional_id, self._partition)
             self._report()
         else:

@@ -46,6 +46,10 @@ class MarkerTarget(Protocol):
         """Append the marker and tell when it is committed."""
         ...
 
+    def has_nothing_open(self, partition: TopicPartition, producer_id: int) -> bool:
+        """Whether the partition is served here and no transaction of the producer, in any epoch, is open in it."""
+        ...
+
 
 class PartitionMarkers:
     """Appends markers to partitions led here."""
@@ -62,6 +66,14 @@ class PartitionMarkers:
         self._groups = groups
         self._clock = clock
         self._marked = marked
+
+    def has_nothing_open(self, partition: TopicPartition, producer_id: int) -> bool:
+        """Whether the partition is served here and no transaction of the producer, in any epoch, is open in it."""
+        try:
+            unified = self._partitions().by_name(*partition)
+        except KafkaError:
+            return False
+        return not unified.log.producer_state.is_open(producer_id)
 
     def write(self, partition: TopicPartition, marker: TransactionMarker, done: MarkerDone) -> None:
         """Append the marker; ``done`` hears UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, what the group

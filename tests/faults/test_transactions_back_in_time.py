@@ -218,6 +218,28 @@ def test_a_late_notice_aborts_the_transaction_that_is_under_way(broker, monkeypa
     assert broker.words("u") == {b"before", b"early"}
 
 
+@pytest.mark.story
+def test_a_transaction_that_the_archive_has_ended_ends_though_it_knows_later_coordinators(broker):
+    """Each start raises the coordinator's epoch, and more of them are missing than there were since: its marker is refused."""
+    producer = broker.producer("old")
+    producer.begin_transaction()
+    for topic in ("t", "u"):
+        broker.send(producer, topic, b"open")
+    broker.copied()
+    producer.commit_transaction(SECONDS)
+    for _ in range(2):
+        broker.node.stop()
+        broker.node.start()
+    broker.transact(producer, b"late")
+    for topic in ("t", "u"):
+        broker.archive_all(topic)
+    broker.go_back()
+    broker.node.start()
+    broker.compared()
+    broker.transact(broker.producer("old"), b"after")
+    assert broker.words("t") == broker.words("u") == {b"before", b"open", b"late", b"after"}
+
+
 def forget_transactions(broker):
     """The coordinator's log is lost; those of the topics are not."""
     for path in [*broker.data.glob("__transaction_state-*"), *broker.copy.glob("__transaction_state-*")]:

@@ -22,6 +22,7 @@ class Bench:
     def __init__(self, monkeypatch):
         monkeypatch.setattr(marker_writer, "RETRY_SECONDS", 0)
         self.answers = {}
+        self.open = {T0, T1}
         self.tries, self.reports = [], []
         self.epoch, self.active, self.shard = 5, True, object()
         topics = {"t": SimpleNamespace(partitions={0: None, 1: None})}
@@ -35,6 +36,10 @@ class Bench:
         if answers and isinstance(answers[0], str):
             raise RuntimeError(answers.pop(0))
         done(KafkaError(answers.pop(0)) if answers else None)
+
+    def has_nothing_open(self, partition, producer_id):
+        assert producer_id == PRODUCER.producer_id
+        return partition not in self.open
 
     def ask(self, event):
         assert isinstance(event, MarkersWritten)
@@ -100,6 +105,20 @@ async def test_a_marker_that_a_stranger_outran_is_tried_again(bench):
     bench.send(T0)
     await bench.pause()
     assert (len(bench.tries), bench.reports) == (2, [T0])
+
+
+async def test_a_partition_that_knows_a_newer_coordinator_and_has_nothing_open_needs_no_marker(bench):
+    """The coordinator's disk went back over several starts: its epoch may never come up to that of the archive."""
+    bench.answers[T0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 10_000
+    bench.send(T0)
+    await bench.pause()
+    assert bench.reports == []
+    bench.open.clear()
+    await bench.pause()
+    assert bench.reports == [T0]
+    bench.answers[T0] = [ErrorCode.KAFKA_STORAGE_ERROR]  # that is no answer to the question
+    bench.send(T0)
+    assert bench.reports == [T0]
 
 
 async def test_a_dropped_shard_gets_no_answer(bench):

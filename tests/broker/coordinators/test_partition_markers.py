@@ -7,6 +7,7 @@ import pytest
 
 from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC
 from stratalog.broker.coordinators.partition_markers import PartitionMarkers, TransactionMarker
+from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.hot.state.validation import read_end_marker
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import read_header
@@ -59,6 +60,23 @@ def test_markers_of_unknown_partitions_and_old_coordinators_are_refused(broker):
     fenced = write(broker, t0, TransactionMarker(Producer(7, 3), True, 4, 2))
     assert fenced == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert broker.end("t") == 1
+
+
+def test_a_partition_says_whether_a_producer_has_nothing_open():
+    """It says no of one that is not served here: its log is elsewhere."""
+    state = ProducerStateManager("t-0")
+    state.apply_batch(7, 3, 0, base_offset=0, last_offset=0, timestamp_ms=0, transactional=True)
+    state.apply_batch(8, 3, 0, base_offset=1, last_offset=1, timestamp_ms=0, transactional=False)
+
+    def by_name(topic, partition):
+        if partition:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return SimpleNamespace(log=SimpleNamespace(producer_state=state))
+
+    markers = PartitionMarkers(lambda: SimpleNamespace(by_name=by_name), None, None, None)
+    found = [markers.has_nothing_open(TopicPartition("t", 0), producer_id) for producer_id in (7, 8, 9)]
+    assert found == [False, True, True]
+    assert not markers.has_nothing_open(TopicPartition("t", 1), 8)
 
 
 @pytest.mark.parametrize("code", [None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
