@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from stratalog.wire.compression import Codec, compress, decompress
+from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from stratalog.wire.errors import Corrupt
 
 __all__ = [
@@ -68,7 +68,6 @@ _ATTRIBUTES: Final = Struct(">h")
 _CODECS: Final = tuple(Codec)
 """By their number: the enumeration itself takes four times as long to look one up."""
 _MIN_RECORD_BYTES: Final = 7
-_DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 
 Buffer = bytes | bytearray | memoryview
 
@@ -231,7 +230,7 @@ def iter_records(buffer: Buffer, position: int = 0) -> Iterator[Record]:
     payload: Buffer = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
     if header.codec is not Codec.NONE:
         try:
-            payload = decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
+            payload = decompress(header.codec, payload, DECOMPRESSED_BYTES_MAX)
         except Corrupt as error:
             # Keep the kind of the error: a reader that goes on behind a batch that is too large tells it from a damaged
             # one.

@@ -16,7 +16,10 @@ import zstandard
 
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["Codec", "TooLarge", "compress", "decompress"]
+__all__ = ["DECOMPRESSED_BYTES_MAX", "Codec", "TooLarge", "compress", "decompress"]
+
+DECOMPRESSED_BYTES_MAX: Final = 1 << 28
+"""The largest records of one batch that are read, cleaned or looked at for the archive, uncompressed."""
 
 Buffer = bytes | bytearray | memoryview
 

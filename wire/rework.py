@@ -11,7 +11,7 @@ from typing import Final
 from crc32c import crc32c
 
 from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_batch
-from stratalog.wire.compression import Codec, TooLarge, compress, decompress
+from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, TooLarge, compress, decompress
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.record_rules import RecordRules, check_records
 from stratalog.wire.record_walk import renumbered
@@ -38,9 +38,10 @@ def needs_rework(attributes: int, codec: Codec | None, *, keys_required: bool) -
 def opened_bytes_max(max_message_bytes: int) -> int:
     """How large the records of a batch may be uncompressed where a topic has its batches opened.
 
-    Two kilobytes of zstd can hold a gigabyte: what the topic may hold compressed is the measure, and a ratio of 16.
+    Two kilobytes of zstd can hold a gigabyte: what the topic may hold compressed is the measure, and a ratio of 16. Never
+    more than the cleaner and readers open: the cleaner would skip the log for good.
     """
-    return max(_OPENED_BYTES_MIN, _RATIO_MAX * max_message_bytes)
+    return min(max(_OPENED_BYTES_MIN, _RATIO_MAX * max_message_bytes), DECOMPRESSED_BYTES_MAX)
 
 
 def rework(batch: Buffer, codec: Codec | None, rules: RecordRules, opened_bytes_max: int) -> bytearray:
@@ -53,7 +54,9 @@ def rework(batch: Buffer, codec: Codec | None, rules: RecordRules, opened_bytes_
     bytes, or more than `OPENED_RECORDS_MAX`: Java producers then send them again in smaller batches.
     """
     header = check_batch(batch)
-    payload = _opened(header, batch, opened_bytes_max)
+    # A batch that stays uncompressed needs no limit to be read.
+    stays_uncompressed = header.codec is Codec.NONE and codec in {None, Codec.NONE}
+    payload = _opened(header, batch, len(batch) if stays_uncompressed else opened_bytes_max)
     if not check_records(header, payload, rules):
         payload = renumbered(header, payload)
     elif codec is None or header.codec is codec:
@@ -80,5 +83,5 @@ def _opened(header: BatchHeader, batch: Buffer, limit_bytes: int) -> bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"the records of the batch have more than {limit_bytes} bytes uncompressed; this topic's batches are opened "
-            "before they are appended, and may hold 16 MiB or 16 times max.message.bytes",
+            "before they are appended, and may hold 16 MiB or 16 times max.message.bytes, and never more than 256 MiB",
         ) from error

@@ -14,13 +14,12 @@ from typing import Final
 from crc32c import crc32c
 
 from stratalog.wire.batch import BATCH_HEADER, CRC_START, HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, BatchHeader
-from stratalog.wire.compression import Codec, compress, decompress
+from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.record_walk import renumbered
 
 __all__ = ["Span", "batch_payload", "emptied_batch", "opened_batch", "rebuilt_batch", "record_places", "record_spans"]
 
-_DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 _RECORDS_MAX: Final = 1 << 22
 """Their places take some 150 bytes each. A megabyte of records of seven bytes has 150,000."""
 _CODEC_MASK: Final = 0x07
@@ -46,7 +45,7 @@ def batch_payload(header: BatchHeader, batch: memoryview) -> bytes:
             f"{_RECORDS_MAX}, which it holds in memory"
         )
     try:
-        return decompress(header.codec, payload, _DECOMPRESSED_BYTES_MAX)
+        return decompress(header.codec, payload, DECOMPRESSED_BYTES_MAX)
     except Corrupt as error:
         raise Corrupt(f"the batch at offset {header.base_offset}: {error}") from error
 

@@ -33,7 +33,7 @@ from stratalog.spark.rows.kernel_columns import record_columns
 from stratalog.spark.rows.schema import DELETE_HORIZON, HEADERS, TOMBSTONE, arrow_schema
 from stratalog.spark.rows.starts import RECORD_BYTES_MIN, record_starts
 from stratalog.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, check_batch, iter_headers
-from stratalog.wire.compression import Codec, decompress
+from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
@@ -46,7 +46,6 @@ _Verify: TypeAlias = Callable[[int, BatchHeader, bool], bytes | None]
 OnDamage: TypeAlias = Callable[[int, int, str], None]
 """Told of the offsets ``[start, end)`` that are left out, and why."""
 
-_DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 _UNCOMPRESSED: Final = Codec.NONE
 _GROUP_BATCHES_MAX: Final = 4096
 _RECORD_COLUMNS: Final = frozenset({"key", "value", "offset", "timestamp", HEADERS, TOMBSTONE, DELETE_HORIZON})
@@ -233,7 +232,7 @@ def _verified(
         if codec is _UNCOMPRESSED or not decompressed or not header.record_count:
             return None
         records = memoryview(data)[position + HEADER_BYTES : position + header.size_bytes]
-        return decompress(codec, records, _DECOMPRESSED_BYTES_MAX)
+        return decompress(codec, records, DECOMPRESSED_BYTES_MAX)
     except Corrupt as error:
         raise Corrupt(f"{partition}, offset {header.base_offset}: {error}") from error
 

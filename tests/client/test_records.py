@@ -248,7 +248,7 @@ def test_a_batch_of_very_many_records_comes_in_pieces(monkeypatch) -> None:
 
 def test_a_batch_that_grows_too_large_is_named_by_partition_and_offset(monkeypatch) -> None:
     """The reader can skip what it knows by name."""
-    monkeypatch.setattr("stratalog.wire.batch._DECOMPRESSED_BYTES_MAX", 1000)
+    monkeypatch.setattr("stratalog.wire.batch.DECOMPRESSED_BYTES_MAX", 1000)
     batch = build_batch([Record(42, 0, None, bytes(10_000))], codec=Codec.ZSTD)
     fetched = Fetched(ORDERS, 50, 0, 50, memoryview(bytes(batch)), ())
     with pytest.raises(Corrupt, match="orders-0: the batch at offset 42: a zstd block grows beyond its limit"):

@@ -17,7 +17,7 @@ from stratalog.wire.batch import (
     iter_records,
     read_header,
 )
-from stratalog.wire.compression import Codec, compress
+from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.record_rules import RecordRules, RecordsRefused
 from stratalog.wire.rework import needs_rework, opened_bytes_max, rework
@@ -124,6 +124,15 @@ def test_records_are_counted_before_they_are_opened(monkeypatch):
 
 
 def test_opened_batches_are_bounded_by_max_message_bytes():
-    """16 MiB, or 16 times ``max.message.bytes``."""
+    """16 MiB, or 16 times ``max.message.bytes``; the cleaner would skip a log with a batch that it cannot open."""
     assert opened_bytes_max(1000) == 16 << 20
-    assert opened_bytes_max(100 << 20) == 1600 << 20
+    assert opened_bytes_max(2 << 20) == 32 << 20
+    assert opened_bytes_max(100 << 20) == DECOMPRESSED_BYTES_MAX
+
+
+def test_a_batch_that_stays_uncompressed_is_bounded_by_max_message_bytes_alone():
+    """No reader has to open it, as one that is compressed here."""
+    batch = build_batch([Record(0, 0, b"k", bytes(1 << 20))])
+    assert rework(batch, None, KEYED, 1_000_000) == rework(batch, Codec.NONE, KEYED, 1_000_000) == batch
+    with pytest.raises(KafkaError, match="more than 1000000 bytes uncompressed"):
+        rework(batch, Codec.ZSTD, KEYED, 1_000_000)

@@ -17,14 +17,13 @@ from stratalog.tier.objects.record_runs import RecordCounter
 from stratalog.tier.objects.segment_blobs import OFFSET_ENTRY, TIME_ENTRY
 from stratalog.tier.stores.crc32c_combine import combine_crc32c
 from stratalog.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_fields
-from stratalog.wire.compression import Codec, TooLarge, decompress
+from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, TooLarge, decompress
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["INDEX_INTERVAL_BYTES", "SegmentScan"]
 
 INDEX_INTERVAL_BYTES: Final = 4096
 """Kafka's ``index.interval.bytes``: bytes of data between two index entries."""
-_DECOMPRESSED_BYTES_MAX: Final = 1 << 28
 
 Buffer = bytes | bytearray | memoryview
 
@@ -147,7 +146,7 @@ class SegmentScan(Struct):
         """
         if self._codec is not Codec.NONE:
             try:
-                payload = memoryview(decompress(self._codec, payload, _DECOMPRESSED_BYTES_MAX))
+                payload = memoryview(decompress(self._codec, payload, DECOMPRESSED_BYTES_MAX))
             except TooLarge:
                 return 0
         count, lowest = self._counter.measure(payload)

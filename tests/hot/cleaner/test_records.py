@@ -140,7 +140,7 @@ def test_a_batch_too_large_to_open_is_named_by_its_offset(monkeypatch):
     """Too many bytes, or a header that claims more records than their places have room for in memory."""
     batch = build_batch([Record(42, 0, b"k", bytes(10_000)), Record(43, 0, b"k", b"")], codec=Codec.ZSTD)
     header = read_header(batch)
-    monkeypatch.setattr("stratalog.hot.cleaner.records._DECOMPRESSED_BYTES_MAX", 1000)
+    monkeypatch.setattr("stratalog.hot.cleaner.records.DECOMPRESSED_BYTES_MAX", 1000)
     with pytest.raises(Corrupt, match="the batch at offset 42: a zstd block grows beyond its limit"):
         batch_payload(header, memoryview(batch))
     monkeypatch.setattr("stratalog.hot.cleaner.records._RECORDS_MAX", 1)

@@ -171,7 +171,7 @@ def test_a_batch_too_large_to_be_opened_is_archived_as_it_is(monkeypatch):
     bomb = build_batch([Record(7, 5000, b"k", bytes(100_000)), Record(8, 6000, b"k", b"v")], codec=Codec.ZSTD)
     behind = build_batch([Record(9, 4000, b"k", b"v" * 50)], codec=Codec.ZSTD)
     data = bytes(bomb + behind)
-    monkeypatch.setattr("stratalog.tier.objects.segment_scan._DECOMPRESSED_BYTES_MAX", 1000)
+    monkeypatch.setattr("stratalog.tier.objects.segment_scan.DECOMPRESSED_BYTES_MAX", 1000)
     found = scan(data, 7, 10)
     assert (found.record_count, found.batch_count, found.data_bytes) == (3, 2, len(data))
     assert (found.min_timestamp_ms, found.max_timestamp_ms) == (4000, 6000)
