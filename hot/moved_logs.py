@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from stratalog.hot.cleaner_offsets import write_cleaner_offsets
 from stratalog.hot.directory import DELETE_SUFFIX, LogDirectory
-from stratalog.hot.leaving_logs import doom_partition
+from stratalog.hot.leaving_logs import doom_partition, set_log_aside
 from stratalog.hot.log.log import Log
 from stratalog.hot.log_copy import SourceFailed
 from stratalog.hot.state.log_bounds import LogBounds
@@ -329,10 +329,7 @@ def _settle(name: TopicPartition, log_: LogDirectory, copy: LogDirectory, unique
     if ends[0] < ends[1]:
         _tell_undecided(name, copy, log_)
         return
-    kept = f"{path}.{unique().hex()}{_STRAY_SUFFIX}"
-    copy.files.rename(path, kept)
-    copy.files.sync_directory(copy.path)
-    copy.forget(name)
+    kept = set_log_aside(copy, name, unique())
     log.warning("%s was to move to %s, whose disk failed; it goes on in %s, the copy is kept as %s", name, copy.path,
                 log_.path, kept)  # fmt: skip
 
