@@ -196,7 +196,7 @@ class BucketGate:
         """Store this start in the directory before the bucket, which must never have one that the directory lacks."""
         ports = self._ports
         bucket_id = self.known.bucket_id or seen.bucket_id
-        if not self._remember(bucket_id):
+        if not self._remember(bucket_id, seen):
             return
         command = commands.SignBucket(
             ports.cluster_id,
@@ -213,15 +213,16 @@ class BucketGate:
             self._end(report)
         elif report.start_id != self._start_id or (self.known.bucket_id or report.bucket_id) != report.bucket_id:
             self._end(commands.FailedReport("the bucket was signed by another broker meanwhile", retriable=True))
-        elif self._remember(report.bucket_id):
+        elif self._remember(report.bucket_id, report):
             self._open = True
             self._end(None)
 
-    def _remember(self, bucket_id: str) -> bool:
+    def _remember(self, bucket_id: str, seen: commands.BucketSeen) -> bool:
         """Store the identity and this start on disk; False if the disk refuses."""
         ports = self._ports
         known = replace(self.known, bucket_id=bucket_id, url=ports.url if bucket_id else self.known.url)
-        known = replace(known.with_start(self._start_id, ports.now_ms()), incarnation=ports.incarnation())
+        known = known.with_start(self._start_id, ports.now_ms(), noted=seen.start_id)
+        known = replace(known, incarnation=ports.incarnation())
         if known == self.known:
             return True
         try:

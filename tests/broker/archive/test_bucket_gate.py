@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from stratalog.broker.archive import known_bucket
 from stratalog.broker.archive.bucket_gate import BucketGate, GatePorts
 from stratalog.broker.archive.known_bucket import read_known_bucket
 from stratalog.broker.workers.io_worker import WRITES
@@ -30,6 +31,7 @@ class Rig:
         self.sent, self.told = [], []
         self.archived = False
         self.down = False
+        self.refused = None
         self.in_contact = True
         self.now_ms = 0
         self.run()
@@ -54,7 +56,8 @@ class Rig:
 
     def submit(self, command, answered) -> None:
         self.sent.append(type(command).__name__)
-        report = commands.FailedReport("down", retriable=True) if self.down else Worker(self.store).execute(command)
+        down = self.down or type(command) is self.refused
+        report = commands.FailedReport("down", retriable=True) if down else Worker(self.store).execute(command)
         asyncio.get_running_loop().call_soon(answered, report)
 
     async def ask(self, command):
@@ -188,6 +191,21 @@ async def test_a_note_of_an_unknown_start_is_logged_once_and_then_overwritten(ri
     rig.told.clear()
     await rig.run().look_at_start()
     await rig.ask(CLAIM)
+    assert rig.told == []
+
+
+async def test_a_bucket_that_has_taken_no_note_for_long_shows_no_other_timeline(rig, monkeypatch):
+    """Hundreds of starts were written down here, in a loop of crashes; none got as far as the bucket."""
+    await rig.ask(CLAIM)
+    with monkeypatch.context() as broken:
+        broken.setattr(known_bucket, "STARTS_MAX", 3)
+        for _ in range(5):
+            rig.refused = commands.SignBucket
+            rig.run()
+            await rig.ask(CLAIM)
+        rig.refused = None
+        await rig.run().look_at_start()
+        assert isinstance(await rig.ask(CLAIM), commands.ManifestRead)
     assert rig.told == []
 
 
