@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stratalog.broker.restore.restorer import ControllerListener, RestoreReport
     from stratalog.broker.settings.config import BrokerConfig
     from stratalog.tier.bucket.catalogue import ArchivedTopic
+    from stratalog.tier.bucket.cuts import Cut, CutPartition
     from stratalog.tier.care.restore_plan import BucketState, PartitionState
     from stratalog.tier.care.rewind import CutTarget
     from stratalog.tier.documents.keys import PartitionId
@@ -115,7 +116,7 @@ def restore(
     state = _read(store, cluster_id, topics, threads, now_ms, may_lack=cut_name is not None)
     back = _WayBack()
     if cut_name is not None:
-        state, back = _at_cut(store, state, cut_name, topics, now_ms, takeover=takeover)
+        state, back = _at_cut(store, state, cut_name, topics, now_ms, threads, takeover=takeover)
     incarnation = state.incarnation + 1 if takeover else -1
     state = _claim(store, state, back, incarnation, target.node_id, now_ms, threads)
     restorer = Restorer(
@@ -227,29 +228,29 @@ def _new_cluster_id() -> str:
 
 
 def _at_cut(
-    store: ObjectStore, state: BucketState, name: str, names: Sequence[str], now_ms: int, *, takeover: bool
+    store: ObjectStore,
+    state: BucketState,
+    name: str,
+    names: Sequence[str],
+    now_ms: int,
+    threads: int,
+    *,
+    takeover: bool,
 ) -> tuple[BucketState, _WayBack]:
     """The topics of a cut in the place of those that there are now, and where each partition goes back to.
 
     With ``names`` these topics alone. Raises `Unknown` for one that the cut does not hold, `Invalid` for another cluster's.
     """
     from stratalog.tier.bucket.catalogue import ArchivedTopic
-    from stratalog.tier.care.rewind import read_cut_target
     from stratalog.tier.stores.store import NotFound
-    from stratalog.tier.work.cut_commands import NO_CLUSTER, read_cut
+    from stratalog.tier.work.cut_commands import read_cut
     from stratalog.tier.work.cut_groups import read_cut_groups
-    from stratalog.wire.errors import Corrupt, Invalid, Unknown
+    from stratalog.wire.errors import Corrupt, Invalid
 
     if not takeover:
         raise Invalid(f"going back to a cut changes the bucket: add --takeover, or read it as TOPIC@{name}")
     cut = read_cut(store, name)
-    if cut.cluster_id not in {NO_CLUSTER, state.cluster_id}:
-        raise Invalid(
-            f"the cut {cut.cut_id} is of the cluster {cut.cluster_id}, not of {state.cluster_id}: name one of its own by its "
-            "whole id (stratalog cut list), or the other cluster with --cluster"
-        )
-    if missing := sorted(set(names) - {one.name for one in cut.topics}):
-        raise Unknown(f"the cut {name} does not hold topic {missing[0]}")
+    _check_cut(cut, name, state.cluster_id, names)
     topics = tuple(
         ArchivedTopic(one.name, one.topic_id, one.partition_count, one.configs, cut.cluster_id)
         for one in cut.topics
@@ -257,7 +258,7 @@ def _at_cut(
     )
     wanted = {one.topic_id for one in topics}
     members = [one for one in cut.partitions if one.partition.topic_id in wanted]
-    targets = {member.partition: read_cut_target(store, cut, member) for member in members}
+    targets = _targets(store, cut, members, threads)
     left = sorted({one.name for one in state.topics} - {one.name for one in topics})
     problems = [*state.problems, *(f"topic {one} is not in the cut: it is left as it is" for one in left)]
     problems += [
@@ -270,8 +271,8 @@ def _at_cut(
     except (Corrupt, NotFound) as error:
         groups = state.groups
         problems.append(f"what groups had committed when the cut was made is lost, later offsets are taken: {error}")
-    partitions = _standing(store, state, targets, now_ms)
-    added = _standing(store, state, _added(store, topics), now_ms)
+    partitions = _standing(store, state, targets, now_ms, threads)
+    added = _standing(store, state, _added(store, topics), now_ms, threads)
     problems += [f"{one.partition}: it was added after the cut: its archive goes to the trash" for one in added]
     state = replace(
         state,
@@ -284,8 +285,35 @@ def _at_cut(
     return state, _WayBack(targets, added)
 
 
+def _check_cut(cut: Cut, name: str, cluster_id: str, names: Sequence[str]) -> None:
+    """Raise `Unknown` for a topic of ``names`` that the cut ``name`` does not hold, `Invalid` for another cluster's cut."""
+    from stratalog.tier.work.cut_commands import NO_CLUSTER
+    from stratalog.wire.errors import Invalid, Unknown
+
+    if cut.cluster_id not in {NO_CLUSTER, cluster_id}:
+        raise Invalid(
+            f"the cut {cut.cut_id} is of the cluster {cut.cluster_id}, not of {cluster_id}: name one of its own by its "
+            "whole id (stratalog cut list), or the other cluster with --cluster"
+        )
+    if missing := sorted(set(names) - {one.name for one in cut.topics}):
+        raise Unknown(f"the cut {name} does not hold topic {missing[0]}")
+
+
+def _targets(
+    store: ObjectStore, cut: Cut, members: Sequence[CutPartition], threads: int
+) -> dict[PartitionId, CutTarget]:
+    """Where each partition of the cut goes back to."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from stratalog.tier.care.rewind import read_cut_target
+
+    with ThreadPoolExecutor(threads, "restore-cut") as pool:
+        found = list(pool.map(lambda member: read_cut_target(store, cut, member), members))
+    return {one.partition: one for one in found}
+
+
 def _standing(
-    store: ObjectStore, state: BucketState, names: Iterable[PartitionId], now_ms: int
+    store: ObjectStore, state: BucketState, names: Iterable[PartitionId], now_ms: int, threads: int
 ) -> tuple[PartitionState, ...]:
     """The partitions as they stand now; those of topics that were deleted, or made again, since the cut are read."""
     from concurrent.futures import ThreadPoolExecutor
@@ -293,10 +321,12 @@ def _standing(
     from stratalog.tier.care.restore_plan import read_partition_state
 
     live = {one.partition: one for one in state.partitions}
-    with ThreadPoolExecutor(thread_name_prefix="restore-read") as readers:
-        return tuple(
-            live.get(one) or read_partition_state(store, one, readers, state.incarnation, now_ms) for one in names
-        )
+    with ThreadPoolExecutor(threads, "restore") as pool, ThreadPoolExecutor(threads, "restore-read") as readers:
+
+        def read(name: PartitionId) -> PartitionState:
+            return live.get(name) or read_partition_state(store, name, readers, state.incarnation, now_ms)
+
+        return tuple(pool.map(read, names))
 
 
 def _added(store: ObjectStore, topics: Sequence[ArchivedTopic]) -> Iterator[PartitionId]:
@@ -348,11 +378,13 @@ def _take_over(
             partition, manifest=rewind_partition(store, target, claimant, cluster_id=cluster_id, now_ms=now_ms)
         )
 
+    def empty(partition: PartitionState) -> None:
+        empty_added(store, partition, claimant, cluster_id=cluster_id, now_ms=now_ms)
+
     with ThreadPoolExecutor(threads, "takeover") as pool:
         list(pool.map(check, state.partitions))
         partitions = tuple(pool.map(one, state.partitions))
-        for partition in back.added:
-            empty_added(store, partition, claimant, cluster_id=cluster_id, now_ms=now_ms)
+        list(pool.map(empty, back.added))
     write_projection(store, cluster_projection(cluster_id, claimant.incarnation))
     return replace(state, partitions=partitions)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from threading import Barrier
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from stratalog.hot.storage.checkpoint import read_meta_properties
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.quorum.checkpoint import read_checkpoint
 from stratalog.metadata.quorum.quorum_state import parse_quorum_state
+from stratalog.tier.care import restore_plan, rewind
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.messages.commands import TrashArchive
@@ -257,6 +259,28 @@ def test_a_partition_that_the_cut_lacks_is_emptied(cut_bucket, tmp_path):
     manifest = read_manifest(store, added).manifest
     assert (manifest.claimant.rank, manifest.remote_end, manifest.deleted_ms > 0) == ((1, -1), 0, True)
     assert [item.reason for item in manifest.trash] == ["rewound to a cut"]
+
+
+def test_partitions_that_the_cut_lacks_are_emptied_side_by_side(cut_bucket, tmp_path, monkeypatch):
+    """They are read so as well, and so are the pinned manifests: each would wait for a few requests after the other."""
+    store, partitions = cut_bucket()
+    for number in (1, 2):
+        archive_log(store, partitions[0]._replace(partition=number), [records(0)], now_ms=5, cluster_id="c1")
+    for module, name in ((rewind, "read_cut_target"), (restore_plan, "read_partition_state"), (rewind, "empty_added")):
+        monkeypatch.setattr(module, name, together(getattr(module, name)))
+    code, _, err = go_back(store, tmp_path, "--threads", 6)
+    assert (code, "Restored 2 topics, 2 partitions" in err) == (0, True)
+
+
+def together(function):
+    """The same, called by two threads at once."""
+    both = Barrier(2)
+
+    def wrapped(*args, **more):
+        both.wait(5)
+        return function(*args, **more)
+
+    return wrapped
 
 
 @pytest.mark.parametrize("named", [(), ("--topic", "b")])

@@ -191,7 +191,7 @@ class _Planner:
             readable_lost=bool(lost) and any(_within(entry, lost) for entry in readable),
             pages=tuple(pages),
             link=evidence.link,
-            pins=missing_pins(self._store, base),
+            pins=() if evidence.current else missing_pins(self._store, base),  # that reads every cut of the bucket
             current=evidence.current,
             shown=shown,
             claim_seen=_claim_in(loose.raw) if loose.manifest is None and loose.raw else None,

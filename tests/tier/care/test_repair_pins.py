@@ -54,6 +54,20 @@ def test_a_rebuilt_manifest_holds_what_cuts_hold(memory_store, log_bytes, cut):
     assert rebuild(memory_store, log_bytes.partition).pins == rebuilt.pins
 
 
+def test_no_cut_is_read_for_a_manifest_that_can_be_read(memory_store, log_bytes, cut, monkeypatch):
+    """It has its pins. A bucket of many cuts and damaged objects would be read once for each partition."""
+    partition = log_bytes.partition
+    (pin,) = read_manifest(memory_store, partition).manifest.pins
+    memory_store.delete_many([read_manifest(memory_store, partition).manifest.entries[-1].key])
+    monkeypatch.setattr("stratalog.tier.care.repair_plan.missing_pins", lambda *_: pytest.fail("cuts are read"))
+    folder = next(iter_partitions(memory_store, next(iter_topics(memory_store))))
+    with ThreadPoolExecutor(2) as readers:
+        plan = plan_repair(memory_store, folder, partition.topic, VerifyOptions(2**62), readers=readers)
+    assert plan.lost == ((200, 300),)
+    repaired = apply_repair(memory_store, plan, uuid=b"r" * 16, now_ms=70, accept_loss=True, takeover=True).manifest
+    assert repaired.pins == (pin,)
+
+
 @pytest.mark.parametrize(
     ("state", "pinned"),
     [(CutState.CREATING, 1), (None, 1), (CutState.DELETING, 0)],
