@@ -54,9 +54,12 @@ class Projections:
 
     def write(self, unified: UnifiedLog) -> None:
         """Write the missing descriptions for the topic of a partition that is archived; called a few times a second."""
+        topic = unified.topic_partition.topic
+        if self._written.issuperset((_FORMAT, _CLUSTER, topic)):
+            return
         self._write(_FORMAT, format_projection)
         self._write(_CLUSTER, lambda: cluster_projection(self._cluster_id, self._incarnation()))
-        self._write(unified.topic_partition.topic, lambda: self._topic(unified))
+        self._write(topic, lambda: self._topic(unified))
 
     def topic_changed(self, topic: str) -> None:
         """Write a topic's description again after its settings changed."""

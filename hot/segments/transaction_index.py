@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from stratalog.hot.storage.checkpoint import write_durably
 from stratalog.hot.storage.filesystem import File, Filesystem, append_all
 from stratalog.wire.errors import Corrupt
 
@@ -24,7 +25,6 @@ __all__ = [
     "store_aborted",
 ]
 
-_TEMPORARY: Final = ".tmp"
 _ENTRY: Final = Struct(">hqqqq")
 ABORTED_ENTRY_BYTES: Final = _ENTRY.size
 _VERSION: Final = 0
@@ -71,7 +71,7 @@ def overlapping(transactions: Iterable[AbortedTxn], from_offset: int, to_offset:
 
 
 def store_aborted(files: Filesystem, path: str, transactions: Sequence[AbortedTxn], stored_count: int) -> list[File]:
-    """Append the entries behind the first ``stored_count``, which the file has. Returns the open file, to be synced.
+    """Append the entries behind the first ``stored_count``, which the file has. Returns the open file, if it is to be synced.
 
     One that is `VOID` is replaced in one step, by a durable one: a start sees damage, but no entry that is not there.
     Without transactions there is no file. Raises `OSError`; then the file is as it was, or has a part of the new entries.
@@ -85,9 +85,5 @@ def store_aborted(files: Filesystem, path: str, transactions: Sequence[AbortedTx
             file.truncate(0)
         append_all(file, [aborted_to_bytes(transactions[stored_count:])])
         return [file]
-    file = files.open_append(path + _TEMPORARY)
-    file.truncate(0)
-    append_all(file, [aborted_to_bytes(transactions)])
-    file.fdatasync()
-    files.rename(path + _TEMPORARY, path)
-    return [file]
+    write_durably(files, path, aborted_to_bytes(transactions), sync_directory=False)
+    return []

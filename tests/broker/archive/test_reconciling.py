@@ -101,6 +101,14 @@ class Rig:
         self.hold = hold
         return self.reconciling
 
+    def begin_behind_its_archive(self) -> None:
+        """A log of one batch and an archive of three, which has told where it ends."""
+        self.write(1)
+        self.archive(3)
+        self.begin()
+        self.start()
+        self.run()
+
     def apply(self, view) -> bool:
         self.views.append(view)
         return True
@@ -323,11 +331,7 @@ def test_a_log_goes_on_from_its_archive_once_the_disk_has_a_note_of_that(rig):
 
 def test_a_restart_state_that_is_damaged_is_waited_for(rig):
     """The partition says why it is held back, nothing of the log has gone, and it goes on once the object is mended."""
-    rig.write(1)
-    rig.archive(3)
-    rig.begin()
-    rig.start()
-    rig.run()
+    rig.begin_behind_its_archive()
     rig.run(commands.RestartStateRead("key", (), b"no snapshot"))
     assert (rig.log.log_end_offset, rig.restarted, rig.finished) == (5, 0, 0)
     assert rig.partition.held_back
@@ -348,11 +352,7 @@ def test_a_log_that_finds_no_room_to_go_on_from_its_archive_does_when_there_is(
     rig, monkeypatch, caplog, refused, number, waits
 ):
     """Its directory stays in use: a lack of room passes. A disk that fails does not go on."""
-    rig.write(1)
-    rig.archive(3)
-    rig.begin()
-    rig.start()
-    rig.run()
+    rig.begin_behind_its_archive()
     with monkeypatch.context() as full:
         full.setattr(RealFilesystem, refused, lambda *_: (_ for _ in ()).throw(OSError(number, "refused")))
         rig.run()
@@ -372,11 +372,7 @@ def test_a_log_that_finds_no_room_to_go_on_from_its_archive_does_when_there_is(
 
 def test_a_log_that_is_led_no_longer_does_not_go_on_from_its_archive(rig, monkeypatch):
     """Its next attempt came too late."""
-    rig.write(1)
-    rig.archive(3)
-    rig.begin()
-    rig.start()
-    rig.run()
+    rig.begin_behind_its_archive()
     with monkeypatch.context() as full:
         full.setattr(RealFilesystem, "rename", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
         rig.run()
