@@ -143,9 +143,17 @@ class LogTail:
                 self._place.files.open_append(segment.path(".index")).close()
             segment.write_pending()
             self._cycles.note_file(file)
+            if segment.known_aborted:
+                self._store_aborted(segment)
         if self._seals and (snapshot := self._seals.get(segment)) is not None:
             self._seal(segment, snapshot)
             del self._seals[segment]
+
+    def _store_aborted(self, segment: Segment) -> None:
+        """Write the aborted transactions beside their markers: a recovery point behind both makes nobody look at these again."""
+        for stored in segment.store_aborted():
+            self._cycles.note_file(stored)
+            self._cycles.note_names()
 
     def _seal(self, segment: Segment, snapshot: bytes) -> None:
         """Write the indexes of a complete segment, and the producers as of its end."""

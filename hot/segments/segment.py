@@ -278,14 +278,15 @@ class Segment:
                 append_all(file, [index.to_bytes(first)])
             index.stored_count = len(index)
             stored.append(file)
-        if self.known_aborted is not None and len(self.known_aborted) != self._stored_transactions:
-            stored += self._store_aborted(self.known_aborted)
-        return stored
+        return stored + self.store_aborted()
 
-    def _store_aborted(self, transactions: list[AbortedTxn]) -> list[File]:
+    def store_aborted(self) -> list[File]:
+        """The same for aborted transactions."""
+        if self.known_aborted is None or len(self.known_aborted) == self._stored_transactions:
+            return []
         first, self._stored_transactions = self._stored_transactions, VOID  # should the write fail
-        stored = store_aborted(self.files, self.path(".txnindex"), transactions, first)
-        self._stored_transactions = len(transactions)
+        stored = store_aborted(self.files, self.path(".txnindex"), self.known_aborted, first)
+        self._stored_transactions = len(self.known_aborted)
         return stored
 
     def hold_indexes(self) -> None:

@@ -59,3 +59,22 @@ def test_a_damaged_transaction_index_stays_until_there_is_room_for_another(bench
         full_disk.room = 1 << 30
         log.close()
     assert path.read_bytes() == aborted_to_bytes(expected)
+
+
+def test_a_power_cut_behind_a_roll_takes_no_aborted_transaction(bench):
+    """The recovery point is where the rolled segment ends, which nobody reads again: its entries are synced with their markers."""
+    log = bench.open()
+    expected = bench.write_aborted(log, 2)
+    path = Path(f"{log.directory}/{0:020d}.txnindex")
+    ticket = log.begin_sync()
+    assert {str(path), str(path.with_suffix(".log"))} <= {file.path for file in ticket._files}
+    assert ticket.names_pending
+    ticket.run()
+    log.finish_sync(ticket)
+    assert log.flushed_offset == 6
+    synced = path.read_bytes()
+    log.roll()
+    path.write_bytes(synced)
+    log = bench.open(clean=False, recovery_point=6)
+    assert log.aborted_transactions(0, 6) == expected
+    assert log.recovery.segments_checked == 1
