@@ -65,11 +65,14 @@ def _transaction_ports(broker: BrokerParts) -> TransactionPorts:
 
 
 def _controller_ports(broker: BrokerParts) -> ControllerPorts:
-    """The commands to the controller. In a cluster of several nodes the log of producer ids did not go back with this
+    """The commands to the controller, which may be another node. In a cluster of several nodes the log of producer ids did not go back with this
     disk: there an era is a block that was allocated just now.
     """
 
     async def raise_epoch(topic_id: Uuid, partition: int, above: int) -> int:
+        membership = broker.cluster.membership
+        if membership is not None:
+            return await membership.epoch_raising.raise_above(topic_id, partition, above)
         return await broker.control.execute(lambda image: raise_leader_epoch(image, topic_id, partition, above=above))
 
     async def begin_era() -> None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from stratalog.broker.forwarding.forwarder import Forwarder
 from stratalog.broker.lifecycle.controller_channel import ControllerChannel
 from stratalog.broker.lifecycle.directory_reports import DirectoryReports
+from stratalog.broker.lifecycle.epoch_raising import EpochRaising
 from stratalog.broker.lifecycle.lifecycle_driver import BrokerSelf, Lifecycle
 from stratalog.broker.lifecycle.lifecycle_events import LifecycleTimes
 from stratalog.broker.lifecycle.producer_id_blocks import ProducerIdBlocks
@@ -21,6 +22,7 @@ from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.quorum.quorum import Quorum
 from stratalog.metadata.image.brokers_image import ListenerAddress, SupportedLevels
 from stratalog.metadata.settings.cluster_roles import ClusterRoles
+from stratalog.wire.messages.alter_partition import AlterPartitionResponse
 from stratalog.wire.topic import Uuid
 
 __all__ = ["Membership", "MembershipServices"]
@@ -102,7 +104,7 @@ class Membership:
             monotonic=links.clock.monotonic,
             timeout_ms=_PRODUCER_IDS_MS,
         )
-
+        self.epoch_raising = self._new_epoch_raising()
         self._placements = self.channel("directories")
         self.directory_reports = DirectoryReports(
             broker_id=services.roles.node_id,
@@ -112,6 +114,14 @@ class Membership:
             monotonic=links.clock.monotonic,
             draw=links.dice.random,
             timeout_ms=_REPORT_MS,
+        )
+
+    def _new_epoch_raising(self) -> EpochRaising:
+        return EpochRaising(
+            lambda request: self.forwarder.ask(request, AlterPartitionResponse),
+            broker_id=self._services.roles.node_id,
+            broker_epoch=lambda: self.lifecycle.broker_epoch,
+            image=lambda: self._services.quorum.image,
         )
 
     def channel(self, purpose: str) -> ControllerChannel:
@@ -139,5 +149,6 @@ class Membership:
         """Send nothing any more."""
         self.lifecycle.close()
         self.directory_reports.close()
+        self.epoch_raising.close()
         for channel in self._channels:
             channel.close()

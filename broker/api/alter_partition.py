@@ -43,6 +43,7 @@ def _proposals(request: AlterPartitionRequest, version: int) -> Iterator[Proposa
                 partition_epoch=partition.partition_epoch,
                 members=_members(partition, version),
                 leader_recovery=partition.leader_recovery_state,
+                leader_epoch_above=partition.leader_epoch_above,
             )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -21,6 +20,7 @@ from stratalog.wire.topic import Uuid
 __all__ = ["ControllerPorts", "Timelines", "TransactionPorts"]
 
 _RETRY_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.02
 
 log = logging.getLogger(__name__)
 
@@ -61,17 +61,28 @@ class Timelines:
     ) -> None:
         """Raise the leader epoch of a partition beyond ``above``, then call ``done``; ``refused`` takes each refusal meanwhile.
 
-        ``done`` is not called if the topic is deleted meanwhile, or the partition is led no longer.
+        ``done`` is called once the partition is led under that epoch here. It is not called if the topic is deleted meanwhile, or
+        the partition is led no longer: then the controller is asked no more.
         """
+        name, remote = unified.topic_partition, unified.remote
+
+        def wanted() -> bool:
+            return unified.remote is not None and unified.remote is remote
+
+        async def raise_it() -> None:
+            if wanted():
+                await self._ports.raise_epoch(unified.topic_id, name.partition, above)
+            seconds = _LOOK_SECONDS
+            while wanted() and unified.partition.leader_epoch <= above:  # the image of this node comes later
+                await asyncio.sleep(seconds)
+                seconds = min(seconds * 2, _RETRY_SECONDS)
 
         def raised() -> None:
-            if unified.remote is not None:
+            if wanted():
                 done()
 
-        name = unified.topic_partition
         about = f"{name} is held back until its leader epoch is above {above}"
-        work = partial(self._ports.raise_epoch, unified.topic_id, name.partition, above)
-        self._begin(about, work, raised, refused)
+        self._begin(about, raise_it, raised, refused)
 
     def skip_producers(self) -> None:
         """Begin another era of producer ids while clients are served; once in a run is enough.

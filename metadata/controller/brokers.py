@@ -8,7 +8,6 @@ so that whatever the former process still sends is fenced. Sources: Kafka's ``Cl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -172,7 +171,7 @@ def raise_leader_epoch(image: ClusterImage, topic_id: Uuid, partition: int, *, a
         )
     if state.leader_epoch > above:
         return Decision((), state.leader_epoch)
-    raised = replace(state, leader_epoch=above + 1, partition_epoch=state.partition_epoch + 1)
+    raised = state.raised_above(above)
     return Decision((raised.to_record(topic_id, partition),), above + 1)
 
 

@@ -8,7 +8,7 @@ from a topic may use the topic itself as the key. Sources: Kafka's ``PartitionRe
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
@@ -24,6 +24,7 @@ from stratalog.wire.records.metadata import ClearElrRecord, PartitionChangeRecor
 from stratalog.wire.topic import Uuid, uuid_text
 
 __all__ = [
+    "LEADER_EPOCH_MAX",
     "NO_LEADER",
     "NO_LEADER_CHANGE",
     "LeaderRecovery",
@@ -33,6 +34,7 @@ __all__ = [
     "TopicsImage",
 ]
 
+LEADER_EPOCH_MAX: Final = (1 << 31) - 1
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
@@ -111,6 +113,10 @@ class PartitionImage:
             eligible_leader_replicas=list(self.eligible_leader_replicas) or None,
             last_known_elr=list(self.last_known_eligible) or None,
         )
+
+    def raised_above(self, leader_epoch: int) -> PartitionImage:
+        """The partition under the leader epoch after one that was found in use; ``leader_epoch`` is below `LEADER_EPOCH_MAX`."""
+        return replace(self, leader_epoch=leader_epoch + 1, partition_epoch=self.partition_epoch + 1)
 
     def changed(self, record: PartitionChangeRecord) -> PartitionImage:
         """The partition after a change: its epoch rises by one, the leader epoch whenever a leader is named."""

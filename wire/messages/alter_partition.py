@@ -2,6 +2,9 @@
 
 - 2: topics are named by id (KIP-704 brought the recovery state, KIP-841 the ids).
 - 3: the new members come with their broker epochs (KIP-903).
+
+``leader_epoch_above`` is this project's own. It is a tagged field, which Kafka's controllers pass over, with a number far above
+those that Kafka gives out.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ class BrokerState(Struct):
 class AlterPartitionPartition(Struct):
     """The wanted set, and the leader epoch and partition epoch on which it rests.
 
-    ``leader_recovery_state`` is 1 while the leader recovers from an unclean election, else 0.
+    ``leader_recovery_state`` is 1 while the leader recovers from an unclean election, else 0. With a ``leader_epoch_above`` that
+    is not negative, no other set is wanted, but a leader epoch above it.
     """
 
     partition_index: Int32
@@ -38,6 +42,7 @@ class AlterPartitionPartition(Struct):
     new_isr_with_epochs: list[BrokerState] = field(since=3)
     leader_recovery_state: Int8 = field()
     partition_epoch: Int32
+    leader_epoch_above: Int32 = field(-1, tag=21_000)
 
 
 class AlterPartitionTopic(Struct):

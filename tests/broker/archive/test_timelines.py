@@ -11,7 +11,12 @@ from stratalog.metadata.controller.brokers import first_producer_id_of_era
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
-UNIFIED = SimpleNamespace(topic_id=b"t" * 16, topic_partition=TopicPartition("t", 3), remote=object())
+UNIFIED = SimpleNamespace(
+    topic_id=b"t" * 16,
+    topic_partition=TopicPartition("t", 3),
+    remote=object(),
+    partition=SimpleNamespace(leader_epoch=8),
+)
 
 
 class Controller:
@@ -72,6 +77,33 @@ async def test_a_topic_that_goes_meanwhile_ends_it():
     made(Controller()).raise_epoch(gone, 7, lambda: done.append(1), refused=print)
     await asyncio.sleep(0.01)
     assert (len(controller.calls), done) == (1, [])
+
+
+async def test_a_partition_goes_on_once_it_is_led_under_the_epoch_here():
+    """The controller is another node, perhaps: its answer comes before the image that this node follows."""
+    unified = SimpleNamespace(**{**vars(UNIFIED), "partition": SimpleNamespace(leader_epoch=7)})
+    controller, done = Controller(), asyncio.Event()
+    made(controller).raise_epoch(unified, 7, done.set, refused=print)
+    await asyncio.sleep(0.05)
+    assert not done.is_set()
+    unified.partition.leader_epoch = 8
+    await asyncio.wait_for(done.wait(), 5)
+    assert len(controller.calls) == 1
+
+
+async def test_a_partition_that_is_led_no_longer_is_asked_for_no_more():
+    """Another controller may refuse it for ever; a later leadership asks for itself."""
+    unified, done = SimpleNamespace(**vars(UNIFIED)), []
+    controller = Controller(*[ErrorCode.INVALID_REQUEST] * 1000)
+    machine = made(controller)
+    machine.raise_epoch(unified, 7, lambda: done.append(1), refused=print)
+    await asyncio.sleep(0.01)
+    unified.remote = object()  # of a later leadership
+    asked = len(controller.calls)
+    await asyncio.sleep(0.05)
+    assert len(controller.calls) <= asked + 1
+    assert not machine._tasks
+    assert not done
 
 
 def test_each_start_gives_out_producer_ids_of_its_own(start_node):

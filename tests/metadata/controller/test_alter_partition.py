@@ -56,6 +56,32 @@ def test_a_set_is_granted_and_raises_the_partition_epoch_alone(cluster_of_four):
     assert (answer.state.leader_epoch, answer.state.partition_epoch) == (5, 8)
 
 
+def raising(one, above, *, leader_epoch=5, broker_id=1):
+    """The code of a wish for a leader epoch, and what the partition has then: leader epoch, partition epoch, set."""
+    wish = Proposal(key_of(one), leader_epoch, 0, (), leader_epoch_above=above)
+    (code,) = ask(one, wish, broker_id=broker_id)
+    state = one.state()
+    return code, state.leader_epoch, state.partition_epoch, state.in_sync_replicas
+
+
+def test_a_leader_has_its_epoch_raised_above_one_that_an_archive_knows(cluster_of_four):
+    """Only the leader that the metadata name, only once, and nothing else changes."""
+    one = cluster_of_four
+    assert raising(one, 40, broker_id=2) == (ErrorCode.INVALID_REQUEST, 5, 7, (1, 2))
+    assert raising(one, 40, leader_epoch=6) == (ErrorCode.NOT_CONTROLLER, 5, 7, (1, 2))
+    assert raising(one, 2**31 - 1) == (ErrorCode.INVALID_REQUEST, 5, 7, (1, 2))
+    assert raising(one, 40) == (ErrorCode.NONE, 41, 8, (1, 2))
+    assert raising(one, 40) == (ErrorCode.NONE, 41, 8, (1, 2))
+    assert one.state().leader == 1
+
+
+def test_a_set_that_is_asked_for_beside_a_higher_epoch_is_of_the_epoch_before(cluster_of_four):
+    """Both come in one request: the second is decided on what the first has made."""
+    one = cluster_of_four
+    wish = Proposal(key_of(one), 5, 7, (), leader_epoch_above=40)
+    assert ask(one, wish, proposal(one, 1, 2, 3)) == [ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH]
+
+
 def test_a_set_that_holds_already_is_a_success_without_a_record(cluster_of_four):
     """A leader that asks again after a lost answer would ask with the epoch before, and be refused."""
     one = cluster_of_four

@@ -35,6 +35,19 @@ def test_request_versions():
     )
 
 
+def test_a_wish_for_a_leader_epoch_is_a_tagged_field_far_above_kafkas():
+    """Those who do not know it pass over it."""
+    partition = AlterPartitionPartition(
+        partition_index=1, leader_epoch=5, new_isr=[2], new_isr_with_epochs=[], partition_epoch=8, leader_epoch_above=9
+    )
+    topics = [AlterPartitionTopic(topic_id=UUID, partitions=[partition])]
+    request = AlterPartitionRequest(broker_id=2, broker_epoch=7, topics=topics)
+    wanted = "00000001 00000005 02 00000002 00 00000008 01 88a401 04 00000009"
+    assert encode_bytes(request, 2) == bytes.fromhex(
+        "00000002 0000000000000007 02" + UUID.hex() + "02" + wanted + "00 00"
+    )
+
+
 def test_response_versions():
     """The partition as the controller has it, the same in both versions."""
     result = AlterPartitionPartitionResult(
