@@ -81,7 +81,7 @@ class Comparisons:
             state = _state_of(archive) or state
         reconciling = self._new(archive, state, led)
         complete = led is Led.TAKEN_OVER  # a member of the in-sync set has all that was committed, and so archived
-        needed = not complete and reconciling.needed()
+        needed = archive.unified.comparison_owed or (not complete and reconciling.needed())
         if led is not Led.CREATED and (suspect or needed):
             # A log that was served all the time, or is only doubted, goes on; it stops only if its archive turns out to know
             # better.
@@ -100,7 +100,7 @@ class Comparisons:
         running = self.running.get(archive.unified)
         if running is not None:  # it claims for itself, and meets the same
             if hold:
-                running.hold()
+                _hold(running, archive.unified)
         elif self._ports.checkpoints.suspect(archive.unified, certain=hold):
             self._compare(archive, hold=hold)
         else:  # the disk did not take the note; without it, a crash during the comparison would forget the doubt
@@ -121,7 +121,7 @@ class Comparisons:
             if running is None:
                 self._compare(archive, hold=True)
             else:
-                running.hold()
+                _hold(running, archive.unified)
 
     def _went_back(self) -> None:
         """Producer ids and transactions come from logs of this disk as well."""
@@ -145,9 +145,11 @@ class Comparisons:
     def _start(self, archive: Archive, reconciling: Reconciling, *, hold: bool) -> None:
         unified = archive.unified
         self.running[unified] = reconciling
+        unified.comparison_owed |= hold
         archive.comparing()
 
         def finished() -> None:
+            unified.comparison_owed = False
             self.running.pop(unified, None)
             current = self._ports.archives.get(unified)  # another one than ``archive`` if the epoch was raised
             if current is not None:
@@ -227,6 +229,12 @@ class Comparisons:
 
         self._went_back()
         note()
+
+
+def _hold(running: Reconciling, unified: UnifiedLog) -> None:
+    """Have a comparison that runs hold its partition back."""
+    unified.comparison_owed = True
+    running.hold()
 
 
 def _state_of(archive: Archive) -> RemoteLogState | None:

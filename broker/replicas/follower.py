@@ -70,7 +70,8 @@ class Follower:
         self.leader_id = leader_id
         self.epoch = leader_epoch
         self._outcome: Outcome | None = None
-        self._leader_high_watermark = -1
+        self.leader_high_watermark = -1
+        """As the leader last said it; -1 before its first answer."""
         self._ended = False
         self._doubted_offset = -1
         """The end of a gap that was refused: no checksum covers the offset of a batch."""
@@ -90,7 +91,7 @@ class Follower:
     @property
     def lag(self) -> int:
         """The offsets that the log lacks of what the leader last said to be committed."""
-        return max(0, self._leader_high_watermark - self._log.log_end_offset)
+        return max(0, self.leader_high_watermark - self._log.log_end_offset)
 
     @property
     def _durable_offset(self) -> int:
@@ -223,7 +224,7 @@ class Follower:
             if data.diverging_epoch is not None:
                 self._cut(data.diverging_epoch)
             elif data.records:
-                self._leader_high_watermark = data.high_watermark
+                self.leader_high_watermark = data.high_watermark
                 rest = self._append(memoryview(data.records))  # type: ignore[arg-type]  # received records are one buffer
         except KafkaError as error:
             log.error(
@@ -248,7 +249,7 @@ class Follower:
             data.records = rest
             return data
         if data.diverging_epoch is None:  # after a cut, what is left may still be another's history: the mark waits
-            self._leader_high_watermark = data.high_watermark
+            self.leader_high_watermark = data.high_watermark
         self._raise_log_start(data.log_start_offset)
         self._settle()
         if self._outcome is not None and not data.records:  # a cut may end above what is on the disk
@@ -266,8 +267,8 @@ class Follower:
             position, offset = gap
             records, rest = records[:position], rest[:0]
             # The leader's cleaner comes as far as its mark: with that, one write is enough for the whole copy.
-            if offset <= self._leader_high_watermark or (not position and offset == self._doubted_offset):
-                log_.gaps.expect(max(offset, self._leader_high_watermark))
+            if offset <= self.leader_high_watermark or (not position and offset == self._doubted_offset):
+                log_.gaps.expect(max(offset, self.leader_high_watermark))
             elif not position:
                 self._doubted_offset = offset  # a leader checks the batches that it is asked for again
                 text = f"offset {log_.log_end_offset} is due, its leader sent {offset}, which no cleaner has reached"
@@ -376,7 +377,7 @@ class Follower:
             if self._outcome is None:  # the disk has failed
                 return
         self._outcome = None
-        high_watermark = min(self._leader_high_watermark, self._log.log_end_offset)
+        high_watermark = min(self.leader_high_watermark, self._log.log_end_offset)
         if high_watermark > self._partition.high_watermark:
             self._partition.advance(high_watermark)
         outcome.taken(self, self.position)

@@ -280,6 +280,7 @@ class HostedPartitions:
         copying = self._services.copying
         if copying is not None and unified.partition.follower is not None:
             copying.release(unified.partition.follower.key)
+            unified.copied()
 
     def retrying_unopened(self) -> Generator[None, None, None]:
         """Put down again what a full disk kept from being opened, and open it, one after the other; yields after each."""

@@ -141,7 +141,17 @@ class LogRead(Struct):
 class UnifiedLog:
     """A hosted partition together with its archive."""
 
-    __slots__ = ("asked", "is_bare", "metrics", "on_damaged", "partition", "remote", "topic_id", "topic_partition")
+    __slots__ = (
+        "asked",
+        "comparison_owed",
+        "is_bare",
+        "metrics",
+        "on_damaged",
+        "partition",
+        "remote",
+        "topic_id",
+        "topic_partition",
+    )
 
     def __init__(self, partition: Partition, metrics: TopicMetrics, remote: RemoteReader | None = None) -> None:
         self.partition = partition
@@ -150,10 +160,18 @@ class UnifiedLog:
         self.asked = AskedOffsets()
         self.is_bare = False
         """Whether its log has a past and was not there, and it has not led since."""
+        self.comparison_owed = False
+        """Whether it was held back to be compared with its archive, and has not been: the leadership may have ended before."""
         self.on_damaged: Callable[[UnifiedLog], None] = _nothing_follows
         """Called when a range has been found that this disk has lost."""
         self.topic_partition: TopicPartition = partition.topic_partition
         self.topic_id: Uuid = partition.topic_id
+
+    def copied(self) -> None:
+        """Its copy from a leader ends: a log that has all that its leader said to be committed owes no comparison."""
+        follower = self.partition.follower
+        if follower is not None and follower.leader_high_watermark >= 0 and not follower.lag:
+            self.comparison_owed = False
 
     @property
     def cleanable_below(self) -> int:

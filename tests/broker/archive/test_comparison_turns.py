@@ -42,7 +42,11 @@ class Rig:
         )
         self.partition = SimpleNamespace(held_back=None, leader_epoch=1)
         self.unified = Unified(
-            log=log, partition=self.partition, topic_partition=TopicPartition("t", 0), topic_id=bytes(16)
+            log=log,
+            partition=self.partition,
+            topic_partition=TopicPartition("t", 0),
+            topic_id=bytes(16),
+            comparison_owed=False,
         )
         self.archives = {}
         self.archive = self.lead("first")
@@ -347,3 +351,23 @@ def test_a_partition_whose_epoch_has_to_rise_is_named_with_the_refusal_and_the_w
         assert part in why
     done()
     assert waits_for() == []
+
+
+@pytest.mark.parametrize("noticed", ["at the start", "while it ran"])
+def test_a_comparison_that_a_lost_leadership_ends_is_owed_by_the_next_one(rig, noticed):
+    """A replica that led, and leads again before it has copied anything, is no more complete than it was."""
+    if noticed == "at the start":
+        rig.comparisons.begin(rig.archive, RemoteLogState(0, 50, 3), Led.OPENED)
+    else:
+        rig.comparisons.compare(rig.archive, "longer", hold=False)
+        rig.comparisons.compare(rig.archive, "other", hold=True)
+    assert rig.partition.held_back
+    rig.comparisons.forget(rig.unified)
+    rig.comparisons.begin(rig.lead("again"), None, Led.TAKEN_OVER)
+    assert rig.partition.held_back
+    rig.queue.pop(0)  # of the comparison that has ended
+    rig.answer(DELETED)
+    assert not rig.partition.held_back
+    rig.comparisons.forget(rig.unified)
+    rig.comparisons.begin(rig.lead("third"), None, Led.TAKEN_OVER)
+    assert not rig.comparisons.running
