@@ -45,14 +45,17 @@ def _other_kind(group_id: str) -> str:
 
 
 def _upgraded(shard: ShardGroups, classic: ClassicGroup, event: GroupRequest, now: Now) -> list[Action]:
-    """The group changes its kind and takes its first member of the new one, in one append."""
+    """The group changes its kind and takes its first member of the new one, in one append; it stays if that is refused."""
     request: Any = event.request
     if request.subscribed_topic_regex:
         shard.patterns.check(request.subscribed_topic_regex)
     change = upgrade(classic, shard, now, said_bytes(request))
     actions = change.group.step(event, now)
+    if not any(isinstance(action, Write) for action in actions):
+        return actions
+    replies = classic.parked_replies(ErrorCode.REBALANCE_IN_PROGRESS)
     shard.put(change.group)
-    return [*change.replies, *_preceded(change.records, actions)]
+    return [*replies, *_preceded(change.records, actions)]
 
 
 def _preceded(records: list[CoordinatorRecord], actions: list[Action]) -> list[Action]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from stratalog.metadata.coordination import Action, CoordinatorRecord, Now
+from stratalog.metadata.coordination import CoordinatorRecord, Now
 from stratalog.metadata.groups.classic.group import ClassicGroup
 from stratalog.metadata.groups.classic.members import ClassicMember as MemberOfClassic
 from stratalog.metadata.groups.consumer.group import ConsumerGroup
@@ -43,22 +43,21 @@ _CLIENTS_OWN: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-s
 
 
 class Upgrade(NamedTuple):
-    """The group that takes the place of a classic one, the records of the change, and answers to those who waited."""
+    """The group that takes the place of a classic one, and the records of the change."""
 
     group: ConsumerGroup
     records: list[CoordinatorRecord]
-    replies: list[Action]
 
 
 def upgrade(classic: ClassicGroup, surroundings: Surroundings, now: Now, newcomer_bytes: int) -> Upgrade:
     """The consumer group with the members of a classic one; the newcomer for which it changes says so many bytes.
 
-    Raises GROUP_ID_NOT_FOUND, with the reason, if the group cannot be had that way; nothing has changed then.
+    Raises GROUP_ID_NOT_FOUND, with the reason, if the group cannot be had that way. The classic group stays as it is, so that
+    the newcomer may still be refused.
     """
     _check(classic, surroundings, newcomer_bytes)
     members = _members(classic, surroundings.image.topics)
     records = classic.tombstones()
-    replies = classic.parked_replies(ErrorCode.REBALANCE_IN_PROGRESS)
     group = ConsumerGroup(classic.group_id, surroundings)
     facts = group.facts
     records += [facts.put_member(member) for member in members]
@@ -71,7 +70,7 @@ def upgrade(classic: ClassicGroup, surroundings: Surroundings, now: Now, newcome
     for member in members:
         records.append(facts.put_assignment(member))
         group.begin_session(member, now)
-    return Upgrade(group, records, replies)
+    return Upgrade(group, records)
 
 
 def _check(classic: ClassicGroup, surroundings: Surroundings, newcomer_bytes: int) -> None:

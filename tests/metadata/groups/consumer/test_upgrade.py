@@ -132,6 +132,21 @@ def test_a_newcomer_with_a_wrong_expression_does_not_upgrade_the_group(group_wor
     assert isinstance(world.group, ClassicGroup)
 
 
+def test_a_newcomer_that_is_refused_leaves_the_group_as_it_was(group_world):
+    """There is no room for it: the classic members go on, those that wait are not answered, and no record is written."""
+    world = group_world({"a": 4}, consumer_max_size=2)
+    members, waiting = _classic(world, assign=False)
+    written = len(world.log)
+    with pytest.raises(KafkaError) as caught:
+        world.join("x", "a")
+    assert caught.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert isinstance(world.group, ClassicGroup)
+    assert len(world.log) == written
+    given = [SyncGroupRequestAssignment(member_id=name, assignment=b"x") for name in members]
+    world.classic_sync(members[0], 1, assignments=given, protocol_name="range")
+    assert world.answer_to(waiting).assignment == b"x"
+
+
 def test_empty_classic_group(group_world):
     """A classic group without members makes way for a consumer group, whatever the policy."""
     world = group_world({"a": 4}, consumer_migration_policy="disabled")
