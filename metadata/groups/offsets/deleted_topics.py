@@ -23,32 +23,42 @@ class DeletedTopics:
     def __init__(self) -> None:
         self._ids: dict[str, set[Uuid]] = {}
         self._to_look: list[str] = []
+        self._rest: list[Place] = []
+        """Offsets of one group that are still to be looked at: it may have very many of one topic."""
 
     @property
     def under_way(self) -> bool:
-        """Whether groups are left."""
-        return bool(self._to_look)
+        """Whether groups or offsets are left."""
+        return bool(self._to_look or self._rest)
 
     def add(self, topics: Mapping[str, Uuid], groups: Iterable[str]) -> None:
         """Topics are gone, by name and id: all ``groups`` are to be looked at, also for those that went before."""
         for name, topic_id in topics.items():
             self._ids.setdefault(name, set()).add(topic_id)
         self._to_look = list(groups)
-        if not self._to_look:
+        if not self.under_way:
             self._ids.clear()
 
     def look(self, groups: Mapping[str, Mapping[str, Mapping[int, bytes]]]) -> list[Place]:
-        """Offsets of the next groups that are to go."""
+        """Offsets of the next groups, or of the same one, that are to go."""
         places: list[Place] = []
         read = 0
-        while self._to_look and read < OFFSETS_AT_ONCE:
-            group_id = self._to_look.pop()
-            stored = groups.get(group_id, {})
+        while self.under_way and read < OFFSETS_AT_ONCE:
+            if self._rest:
+                group_id, topic, at = place = self._rest.pop()
+                value = groups.get(group_id, {}).get(topic, {}).get(at)
+                if value is not None and self.is_gone(topic, value):
+                    places.append(place)
+            else:
+                group_id = self._to_look.pop()
+                stored = groups.get(group_id, {})
+                self._rest = [
+                    (group_id, topic, at) for topic in self._ids.keys() & stored.keys() for at in stored[topic]
+                ]
+                if self._rest:
+                    continue  # those are what is counted
             read += 1
-            for topic in self._ids.keys() & stored.keys():
-                read += len(stored[topic])
-                places += [(group_id, topic, at) for at, value in stored[topic].items() if self.is_gone(topic, value)]
-        if not self._to_look:
+        if not self.under_way:
             self._ids.clear()
         return places
 
