@@ -124,18 +124,11 @@ class FullFetch(FetchAttempt):
 
 def _each_once(request: FetchRequest, *, by_id: bool) -> FetchRequest:
     """The request with each partition once: of one that is named again the last mention counts, as in Kafka."""
-    topics = request.topics
-    if len(topics) == 1 and len(topics[0].partitions) == 1:
-        return request
     each: dict[tuple[TopicKey, int], FetchPartition] = {}
-    count = 0
-    for topic in topics:
+    for topic in request.topics:
         key: TopicKey = topic.topic_id if by_id else topic.topic
-        count += len(topic.partitions)
         for wanted in topic.partitions:
             each[key, wanted.partition] = wanted
-    if len(each) == count:
-        return request
     merged: dict[TopicKey, FetchTopic] = {}
     for (key, _), wanted in each.items():
         head = merged.get(key)
