@@ -23,6 +23,7 @@ from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.log.log import AppendInfo
 from stratalog.metadata.coordination import Action, Producer
 from stratalog.metadata.groups.consumer.member import JOIN_EPOCH
+from stratalog.metadata.groups.consumer.requests import said_bytes
 from stratalog.metadata.groups.group import Group, GroupRequest, GroupSettings
 from stratalog.metadata.groups.offsets.committed_offsets import TransactionEnded
 from stratalog.metadata.groups.shard.shard import GroupShard, SettingsChanged, TopicsChanged
@@ -295,8 +296,7 @@ def _said_bytes(request: JoinGroupRequest | ConsumerGroupHeartbeatRequest) -> in
     if isinstance(request, JoinGroupRequest):
         sizes = [len(protocol.name) + len(protocol.metadata) for protocol in request.protocols]
         return sum(sizes) + len(request.group_instance_id or "")
-    texts = (request.subscribed_topic_regex, request.rack_id, request.instance_id)
-    return sum([len(text or "") for text in (*texts, *(request.subscribed_topic_names or ()))])
+    return said_bytes(request)
 
 
 def _named(group_id: str | None) -> str:

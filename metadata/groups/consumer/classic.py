@@ -18,7 +18,7 @@ from stratalog.metadata.groups.classic.subscription import NAMES_MAX
 from stratalog.metadata.groups.consumer.core import ConsumerCore, Timer, outcome
 from stratalog.metadata.groups.consumer.downgrade import assignment_bytes, downgrade, may_downgrade_for
 from stratalog.metadata.groups.consumer.fence import fence
-from stratalog.metadata.groups.consumer.member import ClassicMember, ConsumerMember, MemberState
+from stratalog.metadata.groups.consumer.member import ClassicMember, ConsumerMember, MemberState, written_bytes
 from stratalog.metadata.groups.consumer.reconcile import Owned
 from stratalog.metadata.groups.group import GroupRequest
 from stratalog.metadata.image.topics_image import TopicsImage
@@ -68,7 +68,7 @@ def _join(group: ConsumerCore, request: JoinGroupRequest, event: GroupRequest, n
     said = _said(before, request, event, subscription)
     owned = _owned(subscription, group.surroundings.image.topics)
     replaced = known if known is not None and known.member_id != member_id else None
-    goes_back = replaced is not None and may_downgrade_for(group, replaced, _written_bytes(request))
+    goes_back = replaced is not None and may_downgrade_for(group, replaced, written_bytes(_protocols(request)))
     update = group.update(now)
     if replaced is not None:
         group.cancel_timers(replaced.member_id)
@@ -94,18 +94,16 @@ def _check_join(group: ConsumerCore, request: JoinGroupRequest, member_id: str) 
     check_text("GroupInstanceId", request.group_instance_id)
     for protocol in request.protocols:
         check_text("A protocol", protocol.name)
-    written_bytes = _written_bytes(request)
-    if written_bytes > WRITE_BYTES_MAX:  # UNKNOWN_SERVER_ERROR is Kafka's answer to a record that is too large
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{written_bytes} bytes of protocols, over {WRITE_BYTES_MAX}.")
+    size_bytes = written_bytes(_protocols(request))
+    if size_bytes > WRITE_BYTES_MAX:  # UNKNOWN_SERVER_ERROR is Kafka's answer to a record that is too large
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{size_bytes} bytes of protocols, over {WRITE_BYTES_MAX}.")
     common = any(facts.classic_protocols[protocol.name] == facts.classic_count for protocol in request.protocols)
     if request.protocol_type != _CONSUMER or not common:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 
 
-def _written_bytes(request: JoinGroupRequest) -> int:
-    """The bytes of the member's record: all protocols, and the names in one of them once more."""
-    sizes = [len(protocol.name.encode()) + len(protocol.metadata) for protocol in request.protocols]
-    return sum(sizes) + max(sizes, default=0)
+def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
+    return [(protocol.name, protocol.metadata) for protocol in request.protocols]
 
 
 def _joining(

@@ -31,6 +31,7 @@ __all__ = [
     "ConsumerMember",
     "Held",
     "MemberState",
+    "written_bytes",
 ]
 
 JOIN_EPOCH: Final = 0
@@ -69,6 +70,12 @@ class ClassicMember(Struct, frozen=True):
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
+
+
+def written_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
+    """The bytes of the record of a member that speaks the classic protocol: all its protocols, and the names in one once more."""
+    sizes = [len(name.encode()) + len(metadata) for name, metadata in protocols]
+    return sum(sizes) + max(sizes, default=0)
 
 
 class ConsumerMember(Struct, frozen=True):

@@ -68,8 +68,8 @@ def _invalid(message: str) -> KafkaError:
 
 def said_bytes(request: ConsumerGroupHeartbeatRequest) -> int:
     """The bytes of a member's record that it chooses itself."""
-    texts = [*(request.subscribed_topic_names or ()), request.subscribed_topic_regex or "", request.rack_id or ""]
-    return sum([len(text.encode()) for text in texts])
+    texts = (request.subscribed_topic_regex, request.rack_id, request.instance_id)
+    return sum([len((text or "").encode()) for text in (*texts, *(request.subscribed_topic_names or ()))])
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

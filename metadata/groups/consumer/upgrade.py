@@ -14,7 +14,7 @@ from stratalog.metadata.coordination import CoordinatorRecord, Now
 from stratalog.metadata.groups.classic.group import ClassicGroup
 from stratalog.metadata.groups.classic.members import ClassicMember as MemberOfClassic
 from stratalog.metadata.groups.consumer.group import ConsumerGroup
-from stratalog.metadata.groups.consumer.member import NO_PARTITIONS, ClassicMember, ConsumerMember, Held
+from stratalog.metadata.groups.consumer.member import NO_PARTITIONS, ClassicMember, ConsumerMember, Held, written_bytes
 from stratalog.metadata.groups.consumer.update import metadata_hash
 from stratalog.metadata.groups.surroundings import Surroundings
 from stratalog.metadata.image.topics_image import TopicsImage
@@ -89,9 +89,8 @@ def _check(classic: ClassicGroup, surroundings: Surroundings, newcomer_bytes: in
 
 
 def _written_bytes(member: MemberOfClassic) -> int:
-    """All protocols, the names in one of them once more, and the assignment, which is its target as well."""
-    sizes = [len(name.encode()) + len(metadata) for name, metadata in member.protocols.items()]
-    return sum(sizes) + max(sizes, default=0) + 2 * len(member.assignment)
+    """Those of its record, and the assignment, which is its target as well."""
+    return written_bytes(member.protocols.items()) + 2 * len(member.assignment)
 
 
 def _impossible(classic: ClassicGroup, reason: str) -> KafkaError:
