@@ -33,6 +33,26 @@ def assign_mixed(members: Mapping[str, MemberSpec], partition_counts: Mapping[Uu
     return division.targets()
 
 
+def _subscribers(members: Mapping[str, MemberSpec]) -> dict[Uuid, list[int]]:
+    """The members of each topic, in order. Topics with the same ones share a list: most members subscribe as others do."""
+    alike: dict[frozenset[Uuid], list[int]] = {}
+    for number, spec in enumerate(members.values()):
+        alike.setdefault(spec.topics, []).append(number)
+    groups: dict[Uuid, list[int]] = {}
+    numbers = list(alike.values())
+    for index, topics in enumerate(alike):
+        for topic in topics:
+            groups.setdefault(topic, []).append(index)
+    shared: dict[tuple[int, ...], list[int]] = {}
+    found: dict[Uuid, list[int]] = {}
+    for topic, indexes in groups.items():
+        key = tuple(indexes)
+        if key not in shared:
+            shared[key] = sorted(number for index in indexes for number in numbers[index])
+        found[topic] = shared[key]
+    return found
+
+
 class _Division:
     """The owner of each partition, while owners are being worked out.
     Members are numbers, in the order of ``members``.
@@ -42,10 +62,12 @@ class _Division:
         self._members = members
         self._counts = partition_counts
         self._sizes = [0] * len(members)
-        self.subscribers: dict[Uuid, list[int]] = {}
-        for number, spec in enumerate(members.values()):
-            for topic in spec.topics:
-                self.subscribers.setdefault(topic, []).append(number)
+        self._moves = 0
+        self._even: dict[int, int] = {}
+        """By the id of a list of subscribers: the moves so far when these differed by one at most."""
+        self._poorest: dict[int, list[tuple[int, int]]] = {}
+        """By the id of a list of subscribers: a heap of them by their sizes, which may have grown meanwhile."""
+        self.subscribers = _subscribers(members)
         self._owners: dict[Uuid, list[int | None]] = {
             topic: [None] * partition_counts[topic] for topic in self.subscribers
         }
@@ -69,14 +91,21 @@ class _Division:
 
     def hand_out(self, topic: Uuid) -> None:
         """Give the free partitions of a topic to those of its subscribers that have least."""
-        owners = self._owners[topic]
-        poorest = [(self._sizes[number], number) for number in self.subscribers[topic]]
-        heapify(poorest)
+        owners, sizes, subscribers = self._owners[topic], self._sizes, self.subscribers[topic]
+        if None not in owners:
+            return
+        poorest = self._poorest.get(id(subscribers))
+        if poorest is None:
+            poorest = self._poorest[id(subscribers)] = [(sizes[number], number) for number in subscribers]
+            heapify(poorest)
         for partition, owner in enumerate(owners):
             if owner is None:
                 size, number = poorest[0]
+                while size != sizes[number]:  # other topics gave it more; sizes only grow here
+                    heapreplace(poorest, (sizes[number], number))
+                    size, number = poorest[0]
                 owners[partition] = number
-                self._sizes[number] = size + 1
+                sizes[number] = size + 1
                 heapreplace(poorest, (size + 1, number))
 
     def balance(self, topics: list[Uuid]) -> None:
@@ -88,7 +117,11 @@ class _Division:
     def _balance_topic(self, topic: Uuid) -> int:
         """Even out the subscribers of one topic by moving its partitions; how many moved."""
         sizes, subscribers = self._sizes, self.subscribers[topic]
-        if max(sizes[number] for number in subscribers) - min(sizes[number] for number in subscribers) <= 1:
+        if self._even.get(id(subscribers)) == self._moves:
+            return 0
+        present = [sizes[number] for number in subscribers]
+        if max(present) - min(present) <= 1:
+            self._even[id(subscribers)] = self._moves
             return 0
         owned: dict[int, list[int]] = {}
         for partition, owner in enumerate(self._owners[topic]):
@@ -117,6 +150,7 @@ class _Division:
         return moved
 
     def _move(self, topic: Uuid, partition: int, giver: int, taker: int) -> None:
+        self._moves += 1
         self._owners[topic][partition] = taker
         self._sizes[giver] -= 1
         self._sizes[taker] += 1

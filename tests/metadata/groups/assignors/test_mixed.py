@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stratalog.metadata.groups.assignors import mixed
 from stratalog.metadata.groups.assignors.member_spec import MemberSpec
 from stratalog.metadata.groups.assignors.mixed import assign_mixed
 
@@ -58,3 +59,23 @@ def test_no_move_would_help(counts, subscriptions):
             for other, spec in members.items():
                 if topic in spec.topics:
                     assert _size(target) - _size(targets[other]) <= 1, (name, other)
+
+
+def test_topics_with_the_same_subscribers_are_looked_at_together(monkeypatch):
+    """A thousand members times a thousand topics are a million looks: nothing else has its turn meanwhile."""
+    built = []
+    monkeypatch.setattr(mixed, "heapify", lambda heap: built.append(len(heap)))
+    topics = [number.to_bytes(16) for number in range(1, 101)]
+    members = {f"m{number:02}": MemberSpec(frozenset(topics[number == 0 :]), {}) for number in range(50)}
+    targets = assign_mixed(members, dict.fromkeys(topics, 1))
+    assert sorted(built) == [49, 50]
+    assert [_size(target) for target in targets.values()] == [2] * 50
+
+
+def test_a_topic_with_the_same_subscribers_is_handed_out_by_what_others_have_given_them():
+    """The one that is alone with a topic of its own has more by then."""
+    d = bytes([4]) * 16
+    members = {"x": MemberSpec(frozenset({A, B, d}), {}), "y": MemberSpec(frozenset({A, d}), {})}
+    targets = assign_mixed(members, {A: 8, B: 3, d: 7})
+    assert [_size(target) for target in targets.values()] == [9, 9]
+    assert targets["x"][B] == {0, 1, 2}
