@@ -150,7 +150,7 @@ class LogTail:
             del self._seals[segment]
 
     def _store_aborted(self, segment: Segment) -> None:
-        """Write the aborted transactions beside their markers: a recovery point behind both makes nobody look at these again."""
+        """Write the aborted transactions with their markers: a start that trusts a recovery point behind both reads neither again."""
         for stored in segment.store_aborted():
             self._cycles.note_file(stored)
             self._cycles.note_names()
