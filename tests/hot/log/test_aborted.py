@@ -62,7 +62,7 @@ def test_a_damaged_transaction_index_stays_until_there_is_room_for_another(bench
 
 
 def test_a_power_cut_behind_a_roll_takes_no_aborted_transaction(bench):
-    """The recovery point is where the rolled segment ends, which nobody reads again: its entries are synced with their markers."""
+    """A start trusts a segment that ends at the recovery point, so its entries are synced with their markers."""
     log = bench.open()
     expected = bench.write_aborted(log, 2)
     path = Path(f"{log.directory}/{0:020d}.txnindex")
