@@ -193,6 +193,12 @@ def _tell(settings: BackfillSettings, summary: Summary, seconds: float, *, as_js
             f"{settings.topic}: {summary.rows:,} rows in {summary.files} files, {bytes_text(summary.file_bytes)} of "
             f"{bytes_text(summary.source_bytes)} in the archive, {seconds:.1f} s, {summary.rows / seconds:,.0f} rows/s."
         )
+    if summary.abandoned:
+        click.echo(
+            f"{settings.topic}: the archive was taken back to a cut, repaired or begun again since: the rows of "
+            f"{summary.abandoned} spans of offsets were replaced by what it holds now.",
+            err=True,
+        )
     if summary.stale:
         click.echo(
             f"{settings.topic}: {summary.stale} spans were compacted in the archive since they were converted; "

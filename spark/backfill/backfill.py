@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from stratalog.spark.archive_store import open_archive
 from stratalog.spark.backfill.convert import ConvertRequest
 from stratalog.spark.backfill.plan import (
@@ -22,6 +24,7 @@ from stratalog.spark.backfill.plan import (
     PlanLimits,
     SpanTask,
     foresee,
+    plan_abandoned,
     plan_new,
     plan_rewrites,
     runs_of,
@@ -30,7 +33,7 @@ from stratalog.spark.backfill.plan import (
 )
 from stratalog.spark.ledger.lake_table import Table
 from stratalog.spark.ledger.layout import LAYOUT_VERSION, run_name, staging_prefix
-from stratalog.spark.ledger.ledger import LedgerConflict, Run, Span, superseded
+from stratalog.spark.ledger.ledger import LedgerConflict, Run, Span, SpanId, superseded
 from stratalog.spark.ledger.ledger_store import LedgerStore, discard_staged
 from stratalog.spark.ledger.parquet_files import FileLimits
 from stratalog.spark.ledger.target import Target, open_target
@@ -102,7 +105,10 @@ class Runner(Protocol):
 
 @dataclass(slots=True)
 class Summary:
-    """The result of a backfill; ``stale`` spans were compacted in the archive since, and left as they are."""
+    """The result of a backfill; ``stale`` spans were compacted in the archive since, and left as they are.
+
+    ``abandoned`` spans were converted from a state that the archive has left: their rows were replaced by those it has now.
+    """
 
     runs: int = 0
     spans: int = 0
@@ -112,14 +118,28 @@ class Summary:
     source_bytes: int = 0
     file_bytes: int = 0
     stale: int = 0
+    abandoned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
+    """``replacing`` go in the place of the spans ``abandoned``, in the first run, before the ``spans``."""
+
     spans: list[SpanTask]
     archives: list[PartitionArchive]
     limits: PlanLimits
     stale: int
+    abandoned: list[SpanId]
+    replacing: list[SpanTask]
+
+    @property
+    def shortened(self) -> dict[int, int]:
+        """`PartitionArchive.shortened_seq` of each partition that was compared with the ledger."""
+        return {each.partition.partition: each.shortened_seq for each in self.archives if each.shortened_seq}
+
+    def plan(self) -> BackfillPlan:
+        """The same as numbers."""
+        return foresee([*self.replacing, *self.spans], self.archives, self.limits)
 
 
 class _NoProgress:
@@ -138,8 +158,7 @@ def foresee_backfill(settings: BackfillSettings) -> BackfillPlan:
     if not archives:
         return NOTHING_PLANNED
     ledger = _open_ledger(settings, archives)
-    planned = _plan(settings, store, archives, ledger)
-    return foresee(planned.spans, planned.archives, planned.limits)
+    return _plan(settings, store, archives, ledger).plan()
 
 
 def backfill(settings: BackfillSettings, runner: Runner, progress: Progress | None = None) -> Summary:
@@ -163,10 +182,14 @@ def backfill(settings: BackfillSettings, runner: Runner, progress: Progress | No
         ledger.publish()
         planned = _plan(settings, store, archives, ledger)
         summary.stale = planned.stale
-        told.planned(foresee(planned.spans, planned.archives, planned.limits))
-        for spans in runs_of(planned.spans, planned.limits.run_bytes):
-            run = _converted(settings, runner, ledger, target, lease, spans, planned.limits, told)
-            ledger.commit(run, settings.layout)
+        told.planned(planned.plan())
+        runs: list[tuple[Sequence[SpanTask], Sequence[SpanId]]] = []
+        if planned.abandoned:
+            runs.append((planned.replacing, planned.abandoned))
+        runs += [(spans, ()) for spans in runs_of(planned.spans, planned.limits.run_bytes)]
+        for spans, abandoned in runs:
+            run = _converted(settings, runner, ledger, target, lease, spans, abandoned, planned.limits, told)
+            ledger.commit(run, settings.layout, planned.shortened)
             ledger.publish()
             _count(summary, run)
         if target.is_there():
@@ -181,10 +204,11 @@ def _converted(
     target: Target,
     lease: LeaseTicket | None,
     spans: Sequence[SpanTask],
+    abandoned: Sequence[SpanId],
     limits: PlanLimits,
     told: Progress,
 ) -> Run:
-    """The run that ``spans`` become: its files are staged, nothing is committed."""
+    """The run that ``spans`` become: its files are staged, nothing is committed. ``abandoned`` go whatever is read."""
     seq = ledger.head.seq + 1
     name = run_name(seq, os.urandom(_RUN_UUID_BYTES).hex())
     request = ConvertRequest(
@@ -203,7 +227,7 @@ def _converted(
         target_options=settings.target_options,
     )
     try:
-        done = list(runner.convert(tasks_of(spans, limits), request, told))
+        done = list(runner.convert(tasks_of(spans, limits), request, told)) if spans else []
     except Exception:
         _tell_conflict(settings, ledger, seq)
         raise
@@ -213,14 +237,15 @@ def _converted(
         raise Invalid(
             f"topic {settings.topic}: the workers returned other spans than the plan has; the run is not committed"
         )
-    rewritten = tuple(span.id for span in spans if span.rewrites and span.id in brought)
+    rewritten = abandoned or tuple(span.id for span in spans if span.replaces is not None and span.id in brought)
     return Run(
         name=name,
         seq=seq,
         created_ms=time.time_ns() // 1_000_000,
         spans=tuple(sorted(done, key=lambda span: span.id)),
-        rewritten=rewritten,
+        rewritten=tuple(rewritten),
         removed=superseded(ledger.ledger, rewritten) if rewritten else (),
+        abandoned=tuple(abandoned),
     )
 
 
@@ -282,14 +307,46 @@ def _plan(
     )
     limits = limits._replace(span_bytes=size_bytes)
     spans, losses = _new_spans(archives, ranges, ledger, limits)
+    abandoned, replacing, gone = _abandoned(settings, archives, ledger)
+    losses += gone
     if losses and settings.read.fail_on_data_loss:
         raise DataLoss(f"{losses[0]}. To convert what there is, set option 'failOnDataLoss' to 'false'")
     for loss in losses:
         _logger.warning("%s; skipped, because failOnDataLoss is false", loss)
-    stale = [span for one in archives for span in plan_rewrites(one, ledger.ledger)]
-    return _Planned(
-        [*spans, *(stale if settings.rewrite else ())], archives, limits, 0 if settings.rewrite else len(stale)
+    kept = replace(
+        ledger.ledger, spans={each: span for each, span in ledger.ledger.spans.items() if each not in abandoned}
     )
+    stale = [span for one in archives for span in plan_rewrites(one, kept)]
+    return _Planned(
+        [*spans, *(stale if settings.rewrite else ())],
+        archives,
+        limits,
+        0 if settings.rewrite else len(stale),
+        sorted(abandoned),
+        replacing,
+    )
+
+
+def _abandoned(
+    settings: BackfillSettings, archives: Sequence[PartitionArchive], ledger: LedgerStore
+) -> tuple[set[SpanId], list[SpanTask], list[str]]:
+    """The answers of `plan_abandoned` for all partitions. Raises `Invalid` for a table: its files are not replaced."""
+    gone: set[SpanId] = set()
+    spans: list[SpanTask] = []
+    losses: list[str] = []
+    for archive in archives:
+        ids, tasks, holes = plan_abandoned(archive, ledger.ledger)
+        gone.update(ids)
+        spans += tasks
+        losses += holes
+    if gone and settings.table is not None:
+        first = min(gone)
+        raise Invalid(
+            f"{settings.topic}-{first.partition}: offsets {first.start} to {first.end - 1} were converted, and the archive "
+            f"has other objects there since it was taken back to a cut, repaired or begun again; it may hold other "
+            f"records. Files of a table are not replaced: convert to another table"
+        )
+    return gone, spans, losses
 
 
 def _new_spans(
@@ -310,5 +367,6 @@ def _count(summary: Summary, run: Run) -> None:
     summary.files += sum(len(span.files) for span in run.spans)
     summary.rows += sum(span.rows for span in run.spans)
     summary.removed += len(run.removed)
+    summary.abandoned += len(run.abandoned)
     summary.source_bytes += sum(span.source_bytes for span in run.spans)
     summary.file_bytes += sum(span.size_bytes for span in run.spans)

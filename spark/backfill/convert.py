@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from stratalog.spark.archive_store import open_archive
 from stratalog.spark.backfill.plan import SpanTask
 from stratalog.spark.ledger.folders import folders_of
@@ -20,6 +22,8 @@ from stratalog.spark.ledger.parquet_files import FileLimits, WrittenFile, write_
 from stratalog.spark.ledger.target import Target, open_target
 from stratalog.spark.rows.schema import COLUMNS
 from stratalog.spark.source.fetch import ReadRequest, read_slices
+from stratalog.spark.source.parquet_plan import ParquetSlice
+from stratalog.spark.source.parquet_read import read_parquet_slices
 from stratalog.spark.source.planner import DataLoss
 from stratalog.spark.source.read_lease import LeaseTicket, keep_lease
 from stratalog.tier.stores.store import ObjectStore
@@ -67,10 +71,11 @@ def convert_task(spans: tuple[SpanTask, ...], request: ConvertRequest) -> list[S
 
 def _what_there_is(store: ObjectStore, target: Target, span: SpanTask, request: ConvertRequest) -> Iterator[Span]:
     """A span for each object that is there; what is not there stays to be converted, should it come back."""
-    if span.rewrites or len(span.slices) < 2:
+    if span.replaces is not None or len(span.slices) < 2:
         return
     for piece, source in zip(span.slices, span.sources, strict=True):
-        part = SpanTask(SpanId(span.id.partition, piece.start_offset, piece.end_offset), (piece,), (source,))
+        identity = SpanId(span.id.partition, piece.start_offset, piece.end_offset)
+        part = SpanTask(identity, (piece,), (source,), named_by_run=span.named_by_run)
         try:
             yield convert_span(store, target, part, request)
         except DataLoss as loss:
@@ -92,7 +97,7 @@ def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: Co
         return _lineage(span, request.topic, file)
 
     written = write_files(
-        read_slices(store, span.slices, read),
+        read_slices(store, span.slices, read) if span.slices else _kept_rows(span, request, read),
         folders_of(request.partitioning),
         new_path,
         metadata,
@@ -107,8 +112,19 @@ def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: Co
     return Span(span.id, span.sources, files, span.source_bytes)
 
 
+def _kept_rows(span: SpanTask, request: ConvertRequest, read: ReadRequest) -> Iterator[pa.RecordBatch]:
+    """The rows of ``span`` in files that were published before; those of one folder in the order of their offsets."""
+    kept = [
+        ParquetSlice(
+            request.topic, span.id.partition, file.path, file.size_bytes, span.id.start, span.id.end, whole=False
+        )
+        for file in sorted(span.kept, key=lambda file: file.first)
+    ]
+    return read_parquet_slices(request.target, request.target_options, kept, read)
+
+
 def _staged(target: Target, span: SpanTask, request: ConvertRequest, file: WrittenFile) -> OutputFile:
-    rewritten_by = request.seq if span.rewrites else 0
+    rewritten_by = request.seq if span.named_by_run else 0
     name = file_name(request.topic, span.id.partition, file.first, file.last, rewritten_by)
     path = "/".join(filter(None, (topic_folder(request.topic), file.folder, name)))
     size_bytes, crc = target.stage(file.path, request.staging + path)

@@ -2,7 +2,8 @@
 
 Neighbouring small objects become one span, large ones are divided by offsets, so that a span makes a file of about the
 size asked for and all workers are busy to the end. Offsets that the ledger covers are left alone, however the archive's objects
-were merged since; spans whose objects were compacted are converted anew where that is asked for.
+were merged since; spans whose objects were compacted are converted anew where that is asked for. Where the archive went
+back since, spans whose objects it holds no more are converted anew unasked: it may have grown again by other records.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from stratalog.spark.ledger.ledger import Coverage, Ledger, SourceObject, SpanId, missing
+from stratalog.spark.ledger.ledger import Coverage, Ledger, OutputFile, SourceObject, Span, SpanId, missing
 from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.planning.backfill_forecast import piece_usage, table_by_entry
 from stratalog.tier.planning.prices import NOTHING_USED, Usage
@@ -25,6 +26,7 @@ __all__ = [
     "PlanLimits",
     "SpanTask",
     "foresee",
+    "plan_abandoned",
     "plan_new",
     "plan_rewrites",
     "runs_of",
@@ -39,18 +41,26 @@ _TASK_BYTES_MIN: Final = 8 << 20
 _RATIO_FIRST: Final = 2.0
 _RATIO_MAX: Final = 16.0
 _DAY_MS: Final = 86_400_000
+_WHOLE: Final = 1 << 62
+"""As the size of a span: all that lies together is one."""
 _PUTS_PER_RUN: Final = 3
 """The record, the head when it commits and when it is published."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanTask:
-    """One span to convert; ``rewrites`` says that it has been converted before."""
+    """One span to convert. With all others that name it, it replaces the converted span ``replaces``.
+
+    ``kept`` are files of that one, for the rows that only they have: of offsets that retention has removed from the archive.
+    ``named_by_run`` says that files of these offsets may have been there before.
+    """
 
     id: SpanId
     slices: tuple[SegmentSlice, ...]
     sources: tuple[SourceObject, ...]
-    rewrites: bool = False
+    replaces: SpanId | None = None
+    kept: tuple[OutputFile, ...] = ()
+    named_by_run: bool = False
 
     @property
     def source_bytes(self) -> int:
@@ -141,10 +151,13 @@ def _divided(piece: SegmentSlice, size_bytes: int) -> Iterator[SegmentSlice]:
         yield piece._replace(start_offset=start, end_offset=end)
 
 
-def _span(archive: PartitionArchive, slices: Sequence[SegmentSlice], *, rewrites: bool = False) -> SpanTask:
+def _span(archive: PartitionArchive, slices: Sequence[SegmentSlice], replaces: SpanId | None = None) -> SpanTask:
     start, end = slices[0].start_offset, slices[-1].end_offset
     sources = tuple(SourceObject(entry.key, entry.crc32c) for entry in _entries(archive, start, end))
-    return SpanTask(SpanId(archive.partition.partition, start, end), tuple(slices), sources, rewrites)
+    # Only an archive that went back has spans abandoned, whose files had names by their offsets.
+    by_run = replaces is not None or archive.shortened_seq > 0
+    span = SpanId(archive.partition.partition, start, end)
+    return SpanTask(span, tuple(slices), sources, replaces, named_by_run=by_run)
 
 
 def _entries(archive: PartitionArchive, start: int, end: int) -> list[Entry]:
@@ -166,10 +179,57 @@ def plan_rewrites(archive: PartitionArchive, ledger: Ledger) -> list[SpanTask]:
         entries = _entries(archive, identity.start, identity.end)
         if not any(entry.compacted and entry.key not in known for entry in entries):
             continue
-        slices, holes = cut_slices(archive, OffsetRange(identity.start, identity.end))
-        if slices and not holes:
-            spans.append(_span(archive, slices, rewrites=True))
+        tasks, holes = _anew(archive, span, span.id)
+        if tasks and not holes:
+            spans += tasks
     return spans
+
+
+def plan_abandoned(archive: PartitionArchive, ledger: Ledger) -> tuple[list[SpanId], list[SpanTask], list[str]]:
+    """The spans that may hold records of a state which the archive has left: it was taken back to a cut, repaired, or
+    begun again, since the ledger was last compared with it.
+
+    These are all that were made of an object which the archive does not name now, or reach beyond its end; also those
+    that were only merged since. Then the spans to convert in their place, and the holes of the archive among them.
+    """
+    if ledger.head.shortened.get(archive.partition.partition, 0) == archive.shortened_seq:
+        return [], [], []
+    gone: list[SpanId] = []
+    spans: list[SpanTask] = []
+    losses: list[str] = []
+    for identity, span in ledger.spans.items():
+        if identity.partition != archive.partition.partition or _is_current(archive, span):
+            continue
+        tasks, holes = _anew(archive, span)
+        gone.append(identity)
+        spans += tasks
+        losses += holes
+    return gone, spans, losses
+
+
+def _is_current(archive: PartitionArchive, span: Span) -> bool:
+    """Whether what the archive has of the offsets of ``span`` are the objects that it was converted from."""
+    start = max(span.id.start, archive.log_start_offset)
+    if start >= span.id.end:
+        return True  # retention has removed all of it
+    live = {SourceObject(entry.key, entry.crc32c) for entry in _entries(archive, start, span.id.end)}
+    return span.id.end <= archive.end_offset and live.issubset(span.sources)
+
+
+def _anew(archive: PartitionArchive, span: Span, replaces: SpanId | None = None) -> tuple[list[SpanTask], list[str]]:
+    """Tasks for the offsets of a converted ``span``, as far as the archive goes now, and its holes.
+
+    The rows below the log start are taken from the files of the span: the archive has them no more.
+    """
+    partition, start, end = span.id
+    begin, until = max(start, archive.log_start_offset), min(end, archive.end_offset)
+    slices, holes = cut_slices(archive, OffsetRange(begin, until)) if begin < until else ([], [])
+    tasks = [_span(archive, each, replaces) for each in _grouped(slices, _WHOLE)]
+    if start < begin:
+        kept = tuple(file for file in span.files if file.first < begin)
+        below = SpanId(partition, start, min(begin, end))
+        tasks.append(SpanTask(below, (), span.sources, replaces, kept, named_by_run=True))
+    return tasks, holes
 
 
 def tasks_of(spans: Sequence[SpanTask], limits: PlanLimits) -> list[tuple[SpanTask, ...]]:
@@ -205,6 +265,9 @@ def foresee(spans: Sequence[SpanTask], archives: Iterable[PartitionArchive], lim
     usage = NOTHING_USED
     files = 0
     for span in spans:
+        if not span.slices:
+            files += len(span.kept)
+            continue
         for piece in span.slices:
             usage += piece_usage(piece, table_by_entry(entries[piece.key]))
         found = [entries[source.key] for source in span.sources]

@@ -3,7 +3,8 @@
 A run converts *spans*: offsets ``[start, end)`` of one partition, which become any number of files. A commit is one
 compare-and-swap of the head, which says what offsets are covered; the run's record, written before, names the files.
 Until then its files are invisible, and one of two runs from one head loses. Offsets are covered once: a run
-may only add what is not covered, or rewrite spans that are there, whose files it then supersedes.
+may only add what is not covered, or rewrite spans that are there, whose files it then supersedes. Where the archive went
+back and grew again by other records, spans are *abandoned*: their rows go, and their offsets are to be converted anew.
 
 A committed run is *published* next: superseded files go, its own appear under their final names. A run that finds a
 committed run that was not published finishes that first. No name is used twice, so that it may be done twice.
@@ -97,7 +98,8 @@ class Span(Struct, frozen=True):
 
 class Run(Struct, frozen=True):
     """One commit. ``name`` begins with ``seq``, the number of the head that it makes; ``rewritten`` spans are
-    replaced by those of ``spans`` with the same offsets, and ``removed`` are their files.
+    replaced by those of ``spans`` with the same offsets, and ``removed`` are their files. Those of them that are
+    ``abandoned`` need not be replaced, or not by as many offsets.
     """
 
     name: str
@@ -106,12 +108,15 @@ class Run(Struct, frozen=True):
     spans: tuple[Span, ...]
     rewritten: tuple[SpanId, ...] = ()
     removed: tuple[str, ...] = ()
+    abandoned: tuple[SpanId, ...] = ()
 
 
 class Head(Struct, frozen=True):
     """The commit point. ``layout`` is what must be the same in every run: partitioning, isolation.
 
     ``runs`` are the names of those since the ``checkpoint``, ``publishing`` says that the last one is not published.
+    ``shortened`` has, by partition, the `PartitionArchive.shortened_seq` up to which the spans were compared with the
+    archive.
     """
 
     topic: str
@@ -125,6 +130,7 @@ class Head(Struct, frozen=True):
     rows: int = 0
     source_bytes: int = 0
     file_bytes: int = 0
+    shortened: Mapping[int, int] = field(default_factory=dict)
 
 
 class Ledger(Struct, frozen=True):
@@ -177,18 +183,14 @@ def committed(head: Head, run: Run) -> Head:
             f"topic {head.topic}: this run was made to follow number {run.seq - 1} of the ledger, which stands at "
             f"{head.seq}: another backfill to this target is at work or was; run again, it goes on from there"
         )
-    rewritten = set(run.rewritten)
-    brought = {span.id for span in run.spans}
-    if not rewritten <= brought:
-        raise Invalid(f"topic {head.topic}: a run rewrites {min(rewritten - brought)} and does not bring it again")
+    brought, gone = _coverage(span.id for span in run.spans), _coverage(run.rewritten)
+    short = [each for each in {*run.rewritten} - {*run.abandoned} if missing(brought, *each)]
+    if short:
+        raise Invalid(f"topic {head.topic}: a run rewrites {min(short)} and does not bring it again")
     coverage = dict(head.coverage)
-    for partition in {span.id.partition for span in run.spans}:
-        new = [
-            (span.id.start, span.id.end)
-            for span in run.spans
-            if span.id.partition == partition and span.id not in rewritten
-        ]
-        coverage[partition] = covered(coverage.get(partition, ()), new)
+    for partition in {*brought, *gone}:
+        kept = [part for start, end in coverage.get(partition, ()) for part in missing(gone, partition, start, end)]
+        coverage[partition] = covered(kept, brought.get(partition, ()))
     return replace(
         head,
         seq=run.seq,
@@ -197,8 +199,16 @@ def committed(head: Head, run: Run) -> Head:
         publishing=True,
         source_bytes=head.source_bytes + sum(span.source_bytes for span in run.spans),
         file_bytes=head.file_bytes + sum(span.size_bytes for span in run.spans),
-        rows=head.rows + sum(span.rows for span in run.spans if span.id not in rewritten),
+        rows=head.rows + sum(span.rows for span in run.spans if missing(gone, *span.id)),
     )
+
+
+def _coverage(spans: Iterable[SpanId]) -> Coverage:
+    """The offsets of ``spans``, which must not overlap."""
+    found: dict[int, list[Interval]] = {}
+    for partition, start, end in spans:
+        found.setdefault(partition, []).append((start, end))
+    return {partition: covered((), intervals) for partition, intervals in found.items()}
 
 
 def published(head: Head, checkpoint: str | None = None) -> Head:

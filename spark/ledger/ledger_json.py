@@ -32,6 +32,7 @@ def head_to_bytes(head: Head) -> bytes:
             "rows": head.rows,
             "source_bytes": head.source_bytes,
             "file_bytes": head.file_bytes,
+            "shortened": {str(partition): seq for partition, seq in head.shortened.items()},
         },
     )
 
@@ -56,6 +57,7 @@ def head_from_bytes(data: bytes, where: str) -> Head:
             rows=integer(fields, "rows"),
             source_bytes=integer(fields, "source_bytes"),
             file_bytes=integer(fields, "file_bytes"),
+            shortened={int(partition): int(seq) for partition, seq in fields.get("shortened", {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Corrupt(f"{where}: a field of the ledger is missing or of another type: {error!r}") from error
@@ -80,6 +82,7 @@ def run_to_bytes(run: Run) -> bytes:
             ],
             "rewritten": [list(span) for span in run.rewritten],
             "removed": list(run.removed),
+            "abandoned": [list(span) for span in run.abandoned],
         },
     )
 
@@ -95,6 +98,7 @@ def run_from_bytes(data: bytes, where: str) -> Run:
             spans=tuple(_span(each) for each in fields["spans"]),
             rewritten=tuple(SpanId(*map(int, each)) for each in fields["rewritten"]),
             removed=tuple(str(path) for path in fields["removed"]),
+            abandoned=tuple(SpanId(*map(int, each)) for each in fields.get("abandoned", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Corrupt(f"{where}: a field of the record is missing or of another type: {error!r}") from error

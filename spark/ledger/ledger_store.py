@@ -6,6 +6,7 @@ and forgets what is not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -69,12 +70,13 @@ class LedgerStore:
         data, _ = self._target.store.get(key)
         return run_from_bytes(data, f"{self._target.url}/{key}")
 
-    def commit(self, run: Run, layout: tuple[tuple[str, str], ...]) -> None:
+    def commit(self, run: Run, layout: tuple[tuple[str, str], ...], shortened: Mapping[int, int] | None = None) -> None:
         """Make ``run`` part of the ledger; its files are still to be published.
 
-        Raises `LedgerConflict` if another backfill has committed meanwhile.
+        ``shortened`` is what the head is to say of the partitions in it, see `Head`. Raises `LedgerConflict` if another
+        backfill has committed meanwhile.
         """
-        head = replace(committed(self.head, run), layout=layout)
+        head = replace(committed(self.head, run), layout=layout, shortened={**self.head.shortened, **(shortened or {})})
         self._create(run_key(self._topic, run.name), run)
         self._swap(head)
         self._runs.append(run)
@@ -103,7 +105,7 @@ class LedgerStore:
             self._table.add(self.head, run)
         joined = None
         if len(self.head.runs) >= CHECKPOINT_RUNS:
-            joined = replace(run, spans=tuple(visible(self._runs).values()), rewritten=(), removed=())
+            joined = replace(run, spans=tuple(visible(self._runs).values()), rewritten=(), removed=(), abandoned=())
             self._create(checkpoint_key(self._topic, run.name), joined)
         try:
             self._swap(published(self.head, run.name if joined else None))

@@ -149,6 +149,7 @@ def _archive(store: ObjectStore, manifest: Manifest) -> PartitionArchive:
         max(manifest.remote_end, manifest.log_start_offset),
         tuple(iter_entries(store, manifest)),
         manifest.partition.topic_id,
+        manifest.shortened_seq,
     )
 
 

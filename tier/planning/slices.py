@@ -48,13 +48,18 @@ _TASKS_PER_CORE: Final = 2
 
 
 class PartitionArchive(Struct, frozen=True):
-    """One partition by its manifest: its live entries, ascending, cover ``[log_start, end)`` or less."""
+    """One partition by its manifest: its live entries, ascending, cover ``[log_start, end)`` or less.
+
+    ``shortened_seq`` is that of the manifest: another number than before says that the archive may have gone back, and
+    grown again by other records.
+    """
 
     partition: TopicPartition
     log_start_offset: int
     end_offset: int
     entries: Sequence[Entry]
     topic_id: Uuid = ZERO_UUID
+    shortened_seq: int = 0
 
 
 class OffsetRange(NamedTuple):

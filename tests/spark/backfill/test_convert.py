@@ -53,7 +53,7 @@ def test_two_attempts_stage_the_same(memory_archive: Any, batches: Any) -> None:
 def test_rewritten_files_have_names_of_their_own(memory_archive: Any, batches: Any) -> None:
     """The number of their run is in them."""
     memory_archive.add("orders", 0, batches(0, 20))
-    spans = tuple(replace(span, rewrites=True) for span in planned(memory_archive))
+    spans = tuple(replace(span, replaces=span.id, named_by_run=True) for span in planned(memory_archive))
     (span,) = convert_task(spans, request(memory_archive, partitioning="none"))
     assert [file.path for file in span.files] == [
         "orders/orders+0+00000000000000000000+00000000000000000019+r1.parquet"
@@ -69,7 +69,9 @@ def test_an_object_that_is_gone_is_left_out_where_that_is_accepted(memory_archiv
         convert_task(spans, request(memory_archive))
     found = convert_task(spans, request(memory_archive, fail_on_data_loss=False))
     assert [(span.id.start, span.id.end, span.rows) for span in found] == [(0, 100, 100), (200, 300, 100)]
-    assert convert_task((replace(spans[0], rewrites=True),), request(memory_archive, fail_on_data_loss=False)) == []
+    assert (
+        convert_task((replace(spans[0], replaces=spans[0].id),), request(memory_archive, fail_on_data_loss=False)) == []
+    )
 
 
 def transactional(first: int, producer: int, count: int = 5) -> bytes:

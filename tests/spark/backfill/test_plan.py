@@ -147,7 +147,7 @@ def test_only_spans_that_were_compacted_since_are_rewritten() -> None:
     assert plan_rewrites(merged, ledger) == []
     compacted = archive(structs.replace(entry(0, 20), key="seg/clean", compacted=True), entry(20, 30))
     found = plan_rewrites(compacted, ledger)
-    assert [(span.id.start, span.id.end, span.rewrites) for span in found] == [(0, 10, True), (10, 20, True)]
+    assert [(*span.id, span.replaces) for span in found] == [(2, 0, 10, (2, 0, 10)), (2, 10, 20, (2, 10, 20))]
     assert plan_rewrites(structs.replace(compacted, log_start_offset=5), ledger) == found[1:]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.spark.ledger.ledger import (
     Head,
@@ -84,6 +85,17 @@ def test_rewritten_spans_are_replaced() -> None:
     assert [file.path for each in visible([first, again]).values() for file in each.files] == ["c", "b"]
     with pytest.raises(Invalid, match="does not bring it again"):
         committed(head, run(2, span(20, 30), rewritten=(SpanId(0, 0, 10),)))
+
+
+def test_abandoned_spans_are_covered_no_more() -> None:
+    """As far as the run does not bring their offsets again; only then may a rewrite bring less than it takes away."""
+    head = published(committed(Head("t", "id"), run(1, span(0, 10), span(10, 30), span(0, 5, 1))))
+    gone = (SpanId(0, 10, 30), SpanId(1, 0, 5))
+    with pytest.raises(Invalid, match="does not bring it again"):
+        committed(head, run(2, span(10, 15), rewritten=gone))
+    after = committed(head, replace(run(2, span(10, 15), rewritten=gone), abandoned=gone))
+    assert dict(after.coverage) == {0: ((0, 15),), 1: ()}
+    assert missing(after.coverage, 0, 0, 40) == [(15, 40)]
 
 
 def test_a_checkpoint_stands_for_all_runs_before_it() -> None:

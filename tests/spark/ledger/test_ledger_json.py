@@ -29,8 +29,9 @@ RUNS = st.builds(
     st.lists(SPANS, max_size=3).map(tuple),
     st.lists(st.builds(SpanId, NUMBERS, NUMBERS, NUMBERS), max_size=2).map(tuple),
     st.lists(WORDS, max_size=2).map(tuple),
+    st.lists(st.builds(SpanId, NUMBERS, NUMBERS, NUMBERS), max_size=2).map(tuple),
 )
-HEAD = Head("t", "id", 7, (("layout", "1"),), {0: ((1, 2), (5, 9)), 11: ()}, None, ("a", "b"), True, 1, 2, 3)
+HEAD = Head("t", "id", 7, (("layout", "1"),), {0: ((1, 2), (5, 9)), 11: ()}, None, ("a", "b"), True, 1, 2, 3, {11: 9})
 
 
 @given(RUNS)
