@@ -31,6 +31,7 @@ from stratalog.spark.backfill.plan import (
     span_bytes,
     tasks_of,
 )
+from stratalog.spark.ledger.folders import period_us
 from stratalog.spark.ledger.lake_table import Table
 from stratalog.spark.ledger.layout import LAYOUT_VERSION, run_name, staging_prefix
 from stratalog.spark.ledger.ledger import LedgerConflict, Run, Span, SpanId, superseded
@@ -82,6 +83,12 @@ class BackfillSettings:
             ("partitioning", self.partitioning),
             ("isolation", "read_committed" if self.read.read_committed else "read_uncommitted"),
         )
+
+    @property
+    def file_limits(self) -> FileLimits:
+        """Limits of one file."""
+        alone = self.table is not None and self.table.one_period_a_file
+        return FileLimits(self.file_bytes, period_us=period_us(self.partitioning) if alone else 0)
 
 
 class Progress(Protocol):
@@ -218,7 +225,7 @@ def _converted(
         staging=staging_prefix(settings.topic, name),
         seq=seq,
         partitioning=settings.partitioning,
-        limits=FileLimits(settings.file_bytes),
+        limits=settings.file_limits,
         batch_bytes=settings.read.batch_bytes,
         read_committed=settings.read.read_committed,
         fail_on_data_loss=settings.read.fail_on_data_loss,

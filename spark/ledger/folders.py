@@ -18,7 +18,7 @@ from stratalog.spark.ledger.parquet_files import Folders
 from stratalog.spark.rows.schema import COLUMNS
 from stratalog.wire.errors import Invalid
 
-__all__ = ["folder_columns", "folders_of"]
+__all__ = ["folder_columns", "folders_of", "period_us"]
 
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
@@ -53,6 +53,12 @@ def folder_columns(partitioning: str) -> tuple[str, ...]:
     if taken:
         raise Invalid(f"a folder cannot be called {taken[0]!r}: rows have such a column, or it is given twice")
     return tuple(columns)
+
+
+def period_us(partitioning: str) -> int:
+    """Microseconds of the shortest period that folders are made by; 0 for none."""
+    parts = partitioning.split(",")
+    return _HOUR_US if "hour" in parts else _DAY_US if "date" in parts else 0
 
 
 def folders_of(partitioning: str) -> Folders:

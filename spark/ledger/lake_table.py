@@ -21,5 +21,9 @@ class Table(Protocol):
     def files_options(self) -> Mapping[str, str]:
         """Options ``s3.…`` of the store at `files_url`."""
 
+    @property
+    def one_period_a_file(self) -> bool:
+        """Whether the table finds out by a file's times which partition it belongs to, so that there must be one only."""
+
     def add(self, head: Head, run: Run) -> None:
         """Append the files of ``run``, the last one of ``head``, in one commit; nothing if that was done before."""

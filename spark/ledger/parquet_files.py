@@ -30,16 +30,19 @@ _PENDING_BYTES_MAX: Final = 128_000_000
 _OPEN_FILES_MAX: Final = 64
 
 Folders: TypeAlias = Callable[[pa.RecordBatch], Iterable[tuple[str, pa.RecordBatch]]]
-"""Divides rows by the folder they belong to, keeping their order."""
+"""Divides rows by the folder they belong to, and by the period that it stands for, keeping their order."""
 
 
 class FileLimits(NamedTuple):
-    """A file is ended by the row group that makes it this large."""
+    """A file is ended by the row group that makes it this large. With ``period_us`` it has the times of one period only,
+    counted from 1970 on, also where one folder is that of several.
+    """
 
     file_bytes: int = 256 << 20
     row_group_rows: int = ROW_GROUP_ROWS
     row_group_bytes: int = ROW_GROUP_BYTES
     open_files: int = _OPEN_FILES_MAX
+    period_us: int = 0
 
 
 class WrittenFile(NamedTuple):
@@ -73,6 +76,10 @@ def write_files(
     except BaseException:
         files.remove()
         raise
+
+
+_Key: TypeAlias = tuple[str, int]
+"""A folder, and the number of the period of time where that counts."""
 
 
 class _OpenFile(Struct):
@@ -109,27 +116,28 @@ class _OpenFiles:
         self._new_path = new_path
         self._metadata = metadata
         self._limits = limits
-        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._open: OrderedDict[_Key, _OpenFile] = OrderedDict()
         self._done: list[WrittenFile] = []
 
     def add(self, folder: str, rows: pa.RecordBatch) -> None:
         """Append rows to the folder's file, in row groups of the right size."""
+        key = folder, _time_us(rows) // self._limits.period_us if self._limits.period_us else 0
         while rows.num_rows:
-            file = self._file(folder, rows)
+            file = self._file(key, rows)
             taken = self._room(file, rows)
             self._append(file, rows.slice(0, taken))
             rows = rows.slice(taken)
             if file.pending_rows >= self._limits.row_group_rows or file.pending_bytes >= self._limits.row_group_bytes:
                 file.flush()
                 if file.stream.tell() >= self._limits.file_bytes:
-                    self._end(folder)
+                    self._end(key)
         if sum(each.pending_bytes for each in self._open.values()) > _PENDING_BYTES_MAX:
             max(self._open.values(), key=lambda each: each.pending_bytes).flush()
 
     def finish(self) -> list[WrittenFile]:
         """End every file; all of them, in the order of their first offsets."""
-        for folder in list(self._open):
-            self._end(folder)
+        for key in list(self._open):
+            self._end(key)
         return sorted(self._done, key=lambda each: (each.first, each.folder))
 
     def remove(self) -> None:
@@ -156,26 +164,30 @@ class _OpenFiles:
         file.rows += rows.num_rows
         file.last = offsets[len(offsets) - 1].as_py()
 
-    def _file(self, folder: str, rows: pa.RecordBatch) -> _OpenFile:
-        found = self._open.get(folder)
+    def _file(self, key: _Key, rows: pa.RecordBatch) -> _OpenFile:
+        found = self._open.get(key)
         if found is None:
             if len(self._open) >= self._limits.open_files:
                 self._end(next(iter(self._open)))
             path = self._new_path()
             first = rows.column("offset")[0].as_py()
             stream = pa.OSFile(os.fspath(path), "wb")
-            found = self._open[folder] = _OpenFile(folder, path, first, first, stream, _writer(stream))
-        self._open.move_to_end(folder)
+            found = self._open[key] = _OpenFile(key[0], path, first, first, stream, _writer(stream))
+        self._open.move_to_end(key)
         return found
 
-    def _end(self, folder: str) -> None:
-        file = self._open[folder]
+    def _end(self, key: _Key) -> None:
+        file = self._open[key]
         file.flush()
         file.writer.add_key_value_metadata(dict(self._metadata(file.told())))
         file.writer.close()
         file.stream.close()
-        del self._open[folder]
+        del self._open[key]
         self._done.append(file.told())
+
+
+def _time_us(rows: pa.RecordBatch) -> int:
+    return int(rows.column("timestamp")[0].value)
 
 
 def _writer(stream: pa.NativeFile) -> pq.ParquetWriter:

@@ -88,6 +88,8 @@ def _storage_options(options: Mapping[str, str]) -> dict[str, str]:
 class DeltaTable:
     """One table; see `open_delta`."""
 
+    one_period_a_file = False  # the folder says it
+
     def __init__(self, url: str, table: NativeTable, partitioning: str, options: Mapping[str, str]) -> None:
         self._table = table
         self._folders = folder_columns(partitioning)

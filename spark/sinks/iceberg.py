@@ -105,6 +105,8 @@ def _told_of_statistics(record: logging.LogRecord) -> bool:
 class IcebergTable:
     """One table; see `open_iceberg`."""
 
+    one_period_a_file = True
+
     def __init__(self, name: str, table: PyIcebergTable, options: Mapping[str, str]) -> None:
         self._name = name
         self._table = table
@@ -116,7 +118,7 @@ class IcebergTable:
     def add(self, head: Head, run: Run) -> None:
         """One snapshot, which says in its summary which run it is and up to where each partition is converted.
 
-        Raises `StratalogError` if others commit to the table again and again.
+        Raises `StratalogError` if others commit to the table again and again, and if it does not take the files.
         """
         from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
 
@@ -135,6 +137,11 @@ class IcebergTable:
                 self._table.add_files(paths, snapshot_properties=properties)
             except CommitFailedException:
                 continue  # another writer has committed: look again
+            except ValueError as error:
+                raise StratalogError(
+                    f"iceberg:{self._name} does not take the files of run {run.name} below {self.files_url}: {error}. "
+                    f"Convert the topic to a new table, this one is complete up to the run before"
+                ) from error
             return
         raise StratalogError(
             f"iceberg:{self._name}: {_ATTEMPTS} attempts to commit were overtaken by others; run the backfill again, "

@@ -150,6 +150,7 @@ def test_a_table_is_not_gone_on_with(tmp_path: Path, went_back: Any, rig: Any) -
 
     class Table:
         files_url = str(tmp_path / "lake")
+        one_period_a_file = False
         files_options: Mapping[str, str] = MappingProxyType({})
 
         def add(self, head: Any, run: Any) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stratalog.spark.ledger.folders import folders_of
+from stratalog.spark.ledger.layout import NO_VALUE
 from stratalog.spark.ledger.parquet_files import FileLimits, WrittenFile, write_files
 from stratalog.spark.rows.schema import COLUMNS, arrow_schema
 
@@ -110,3 +111,13 @@ def test_a_failed_write_leaves_no_file(new_path: Callable[[], Path], tmp_path: P
         write_files(failing(), DAYS, new_path, no_metadata, FileLimits(open_files=2))
     assert list(tmp_path.iterdir()) == []
     assert write_files([], DAYS, new_path, no_metadata, FileLimits()) == []
+
+
+def test_periods_without_a_folder_of_their_own_have_files_of_their_own(new_path: Callable[[], Path]) -> None:
+    """Days that no calendar has a name for share a folder; a limit keeps their rows apart, else they share files."""
+    batch = rows(range(12), lambda at: (at % 3 - 900_000) * DAY_US)
+    apart = write_files([batch], DAYS, new_path, no_metadata, FileLimits(period_us=DAY_US))
+    assert [(file.folder, file.rows, file.first) for file in apart] == [
+        (f"date={NO_VALUE}", 4, first) for first in range(3)
+    ]
+    assert len(write_files([batch], DAYS, new_path, no_metadata, FileLimits())) == 1

@@ -13,11 +13,17 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
+from stratalog.spark.backfill import convert
 from stratalog.spark.backfill.backfill import BackfillSettings, backfill
 from stratalog.spark.ledger.lake_table import Table
 from stratalog.spark.ledger.ledger_store import LedgerStore
+from stratalog.spark.ledger.parquet_files import FileLimits
 from stratalog.spark.sinks import open_table
-from stratalog.wire.errors import Invalid
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import Invalid, StratalogError
+
+DAY_MS = 86_400_000
+YEAR_500_MS = -46_388_000_000_000
 
 
 @pytest.fixture
@@ -125,3 +131,30 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(__import__("sys").modules, "pyiceberg.catalog", None)
     with pytest.raises(Invalid, match=r"pip install 'stratalog\[iceberg\]'"):
         open_table("iceberg:lake.raw.orders", "date", {})
+
+
+@pytest.mark.story
+@pytest.mark.parametrize("partitioning", ["date", "hour"])
+def test_times_that_no_calendar_has_are_in_the_table_too(
+    partitioning: str, catalog: Any, tmp_path: Path, archive_in: Any, rig: Any
+) -> None:
+    """Their days share a folder, and each has a file, by which the table knows the partition."""
+    archive = archive_in(f"file://{tmp_path / 'archive'}")
+    times_ms = (YEAR_500_MS, YEAR_500_MS + 3 * DAY_MS, 1_372_900_000_000, YEAR_500_MS + 1)
+    records = [Record(offset, time_ms, b"k", b"v") for offset, time_ms in enumerate(times_ms)]
+    archive.add("orders", 0, bytes(build_batch(records, leader_epoch=0)))
+    wanted = into(rig, archive, open_table("iceberg:lake.raw.orders", partitioning, {}), partitioning=partitioning)
+    assert backfill(wanted, rig.HereRunner()).files == 3
+    assert rows_of(catalog.load_table("raw.orders").scan().to_arrow()) == rig.archive_rows(archive)
+
+
+@pytest.mark.story
+def test_files_that_the_table_does_not_take_are_an_error_with_a_way_out(
+    catalog: Any, orders: Any, rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those with times of two partitions in one, which an earlier version has made."""
+    wanted = into(rig, orders, open_table("iceberg:lake.raw.orders", "date", {}))
+    monkeypatch.setattr(BackfillSettings, "file_limits", FileLimits())
+    monkeypatch.setattr(convert, "folders_of", lambda _: lambda batch: [("", batch)])
+    with pytest.raises(StratalogError, match=r"iceberg:lake.raw.orders does not take the files of run.*to a new table"):
+        backfill(wanted, rig.HereRunner())
