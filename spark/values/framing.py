@@ -6,7 +6,7 @@ zero byte for the first message. Rows of one schema are decoded together, whatev
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from stratalog.spark.values.rows import Decoder, scatter
 from stratalog.spark.values.schema_registry import SchemaNotFound, SchemaRegistry
 from stratalog.spark.values.schemas import ReaderSchema, avro_text, reader_schema
 from stratalog.wire.errors import Invalid
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 __all__ = ["FramedDecoder"]
 
@@ -31,12 +34,14 @@ Rows = npt.NDArray[np.int64]
 class _Writer(NamedTuple):
     """How the rows of one schema are decoded, or why they cannot be.
 
-    An unknown schema may be registered tomorrow, so the answer does not last: streams run for years.
+    An unknown schema may be registered tomorrow, so the answer does not last: streams run for years. ``files`` are
+    those of Protobuf, in which the path of the message is looked up: answers by path are not kept, since paths come from the data.
     """
 
     decoder: Decoder | None
     reason: str = ""
     lasts: bool = True
+    files: FileDescriptorSet | None = None
 
 
 class FramedDecoder:
@@ -50,7 +55,7 @@ class FramedDecoder:
         self._registry = registry
         self._own = schema.decoder()
         self.kind = self._own.kind
-        self._writers: dict[tuple[int, tuple[int, ...]], _Writer] = {}
+        self._writers: dict[int, _Writer] = {}
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
         """The decoded form of a binary array without nulls, and what is wrong with those rows that are null in it.
@@ -81,10 +86,11 @@ class FramedDecoder:
         self, schema_id: int, path: tuple[int, ...], content: pa.Array, rows: Rows, errors: dict[int, str]
     ) -> pa.Array:
         """The rows of one writer's schema; their ``rows`` are what errors name them by."""
-        key = (schema_id, path)
-        writer = self._writers.get(key) or self._writer(schema_id, path)
+        writer = self._writers.get(schema_id) or self._writer(schema_id)
         if writer.lasts:
-            self._writers[key] = writer
+            self._writers[schema_id] = writer
+        if writer.files is not None:
+            writer = self._message_at(schema_id, writer.files, path)
         if writer.decoder is None:
             errors.update(dict.fromkeys(rows.tolist(), writer.reason))
             return pa.nulls(len(rows), self.kind)
@@ -92,7 +98,7 @@ class FramedDecoder:
         errors.update({int(rows[row]): f"{reason} (schema {schema_id})" for row, reason in wrong.items()})
         return decoded
 
-    def _writer(self, schema_id: int, path: tuple[int, ...]) -> _Writer:
+    def _writer(self, schema_id: int) -> _Writer:
         if self._schema.format == "json":
             return _Writer(self._own)  # a document says all there is to know
         try:
@@ -109,14 +115,19 @@ class FramedDecoder:
                 )
             except Invalid as error:
                 return _Writer(None, f"schema {schema_id}: {error}")
-        return self._protobuf_writer(schema_id, written, path)
+        from stratalog.spark.values.protobuf import parse_descriptor_set  # noqa: PLC0415 - optional
 
-    def _protobuf_writer(self, schema_id: int, written: ReaderSchema, path: tuple[int, ...]) -> _Writer:
-        from stratalog.spark.values.protobuf import ProtobufDecoder, message_at, parse_descriptor_set  # noqa: PLC0415
+        try:
+            return _Writer(self._own, files=parse_descriptor_set(written.text.encode()))
+        except Invalid as error:
+            return _Writer(None, f"schema {schema_id}: {error}")
+
+    def _message_at(self, schema_id: int, files: FileDescriptorSet, path: tuple[int, ...]) -> _Writer:
+        from stratalog.spark.values.protobuf import ProtobufDecoder, message_at  # noqa: PLC0415 - optional
 
         assert isinstance(self._own, ProtobufDecoder), "the schema that is read with is one of Protobuf"
         try:
-            name = message_at(parse_descriptor_set(written.text.encode()), path)
+            name = message_at(files, path)
         except Invalid as error:
             return _Writer(None, f"schema {schema_id}: {error}")
         if name != self._own.message_name:

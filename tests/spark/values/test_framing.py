@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
+from stratalog.spark.values import protobuf as protobuf_values
 from stratalog.spark.values import schema_registry
 from stratalog.spark.values.framing import FramedDecoder
 from stratalog.spark.values.schema_registry import RegistryAccess, RegistryError, SchemaRegistry
@@ -147,3 +148,18 @@ def test_the_first_message_needs_no_path(client: SchemaRegistry, protobuf: Frame
     """One zero byte, which most rows have."""
     decoder = FramedDecoder(reader_schema("protobuf", client.schema(3)), client)
     assert decoded(decoder, *[framed(3, b"\x00\x0a\x01x")] * 3) == ([{"text": "x"}] * 3, {})
+
+
+def test_paths_out_of_the_data_are_not_kept(protobuf: FramedDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a schema are parsed once and its paths looked up in them: a producer makes no worker grow."""
+    parsed: list[bytes] = []
+    parse = protobuf_values.parse_descriptor_set
+
+    def counted(data: bytes) -> Any:
+        parsed.append(data)
+        return parse(data)
+
+    monkeypatch.setattr(protobuf_values, "parse_descriptor_set", counted)
+    _, errors = decoded(protobuf, *(framed(3, bytes([4, 2 * path, 2 * path]) + b"x") for path in range(2, 60)))
+    assert len(errors) == 58
+    assert (len(parsed), len(protobuf._writers)) == (1, 1)
