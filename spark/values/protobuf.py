@@ -60,6 +60,8 @@ _GOOGLE: Final = tuple(
     for module in (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 )
 _MICROSECONDS: Final = 1_000_000
+_UNFIT: Final = (ValueError, OverflowError, pa.ArrowException)
+"""Raised where a column cannot hold a value: a Timestamp beyond 64 bits of microseconds, say."""
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -147,7 +149,20 @@ class ProtobufDecoder:
             except DecodeError as error:
                 messages.append(None)
                 errors[row] = f"no Protobuf message of this type: {error}"
-        return self._column(messages), errors
+        made = []
+        left = [(0, len(messages))]
+        while left:
+            start, end = left.pop()
+            try:
+                made.append(self._column(messages[start:end]))
+            except _UNFIT as error:
+                if end - start == 1:
+                    errors[start] = f"a value of this Protobuf message has no column: {error}"
+                    made.append(pa.nulls(1, self.kind))
+                else:
+                    half = (start + end) // 2
+                    left += ((half, end), (start, half))
+        return pa.concat_arrays(made), errors
 
 
 def _message(descriptor: Descriptor, above: tuple[str, ...]) -> tuple[pa.DataType, Column]:

@@ -154,3 +154,18 @@ def test_files_that_lack_an_import_are_refused(files: FileDescriptorSet) -> None
         file=[descriptor_pb2.FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb)]
     )
     assert message_type(with_own).full_name == "google.protobuf.Timestamp"
+
+
+@pytest.mark.parametrize("seconds", [2**60, -(2**62), 300_000 * 366 * 86400])
+def test_a_time_beyond_all_columns_is_null_and_reported(files: FileDescriptorSet, seconds: int) -> None:
+    """Its neighbours are read: one record of any producer does not end a stream."""
+    descriptor = message_type(files, "shop.Order")
+    order = message_factory.GetMessageClass(descriptor)
+    far = order()
+    far.at.seconds = seconds
+    values = [order(a_int32=number).SerializeToString() for number in range(5)]
+    values[3:3] = [far.SerializeToString(), b"\xff"]
+    rows, errors = decoded(ProtobufDecoder(descriptor), *values)
+    assert [row and row["a_int32"] for row in rows] == [0, 1, 2, None, None, 3, 4]
+    assert sorted(errors) == [3, 4]
+    assert errors[3].startswith("a value of this Protobuf message has no column: ")
