@@ -30,6 +30,8 @@ from stratalog.spark.source.stream_offsets import (
     first_start,
     offset_document,
     parse_offsets,
+    shortened_of,
+    with_shortened,
 )
 from stratalog.spark.source.stream_options import StreamOptions
 from stratalog.spark.source.stream_plan import BatchLimits
@@ -82,10 +84,12 @@ class StratalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         driver, limits = self._opened(), self._limits(limit)
         if start == BEGINNING:
             begin = driver.initial()
-            return first_end(driver.next_end(begin, limits), begin)
+            known = driver.shortened(begin)
+            end = driver.next_end(begin, limits, known)  # a stream that ends here has no look any more
+            return with_shortened(first_end(end, begin), driver.shortened(end) or known)
         position = parse_offsets(start)
-        end = driver.next_end(position, limits)
-        return dict(start) if end == position else offset_document(end)
+        end = driver.next_end(position, limits, shortened_of(start))
+        return dict(start) if end == position else with_shortened(offset_document(end), driver.shortened(end))
 
     def _limits(self, limit: Any) -> BatchLimits | None:
         """Limit that Spark asks for: all that there is, or the one of `getDefaultReadLimit`."""
@@ -109,7 +113,9 @@ class StratalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if start == end:
             return []
         begin = self._first_start(end) if start == BEGINNING else parse_offsets(start)
-        tasks, lease = self._opened().plan(begin, parse_offsets(end))
+        known = shortened_of(end)
+        known_first = known if start == BEGINNING else shortened_of(start)
+        tasks, lease = self._opened().plan(begin, parse_offsets(end), known_first, known)
         return [LeasedTask(task, lease) for task in tasks]
 
     def _first_start(self, end: OffsetDocument) -> Offsets:

@@ -10,6 +10,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from stratalog.spark.source.gone_back import other_records, shortened
 from stratalog.spark.source.hot_tail import group_hot
 from stratalog.spark.source.options import OffsetBound, ReadOptions
 from stratalog.spark.source.planner import limits_of
@@ -73,11 +74,17 @@ class StreamDriver:
         """Let the stream end where the archive, or with brokers the log, ends now (``Trigger.AvailableNow``)."""
         self._frozen = self._follower.look(fresh=True).ends
 
-    def next_end(self, start: Offsets, limits: BatchLimits | None) -> Offsets:
+    def shortened(self, ends: Offsets) -> Offsets:
+        """The numbers that the checkpoint keeps beside ``ends``, by the last look; see `stratalog.spark.source.gone_back`."""
+        last = self._follower.last
+        return shortened({} if last is None else last.manifests, ends)
+
+    def next_end(self, start: Offsets, limits: BatchLimits | None, known: Offsets | None = None) -> Offsets:
         """Where the micro-batch from ``start`` on ends; ``start`` if there is none. None for all that there is.
 
-        A stream that ends waits for nothing: it would end with records left. Raises `DataLoss` before the micro-batch
-        enters the checkpoint, unless loss is accepted; then `plan` tells it.
+        ``known`` are the numbers that the checkpoint has beside ``start``. A stream that ends waits for nothing: it would
+        end with records left. Raises `DataLoss` before the micro-batch enters the checkpoint, unless loss is accepted;
+        then `plan` tells it.
         """
         look = self._follower.look()
         spans = self._spans(look)
@@ -93,7 +100,8 @@ class StreamDriver:
         else:
             self._let_go_ms = now_ms
             if self._options.fail_on_data_loss:
-                tell(batch_ranges(start, end, spans).losses, fail=True)
+                others = other_records(look.manifests, start, known or {}).values()
+                tell([*others, *batch_ranges(start, end, spans).losses], fail=True)
         return end
 
     def latest(self) -> Offsets | None:
@@ -101,17 +109,22 @@ class StreamDriver:
         last = self._follower.last
         return None if last is None else last.ends
 
-    def plan(self, start: Offsets, end: Offsets) -> tuple[list[Task], LeaseTicket | None]:
+    def plan(
+        self, start: Offsets, end: Offsets, known: Offsets | None = None, known_last: Offsets | None = None
+    ) -> tuple[list[Task], LeaseTicket | None]:
         """The tasks of the micro-batch from ``start`` to ``end``, and the lease under which they are planned.
 
-        What is archived by now is read from the archive, also if it was not when ``end`` was chosen. Raises `DataLoss`
-        for what is gone, or warns of it.
+        What is archived by now is read from the archive, also if it was not when ``end`` was chosen. ``known`` and
+        ``known_last`` are the numbers that the checkpoint has beside ``start`` and ``end``. Raises `DataLoss` for what is
+        gone, or warns of it.
         """
         if start == end:
             return [], None
         look = self._follower.look_at(end)
         ranges, told = batch_ranges(start, end, look.spans)
-        losses = list(told)
+        others = other_records(look.manifests, end, known_last or {})
+        others.update(other_records(look.manifests, start, known or {}))
+        losses = [*others.values(), *told]
         archived, hot = split_at(look.borders, ranges)
         slices: list[SegmentSlice] = []
         for archive in self._follower.archives(look, archived):

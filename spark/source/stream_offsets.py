@@ -6,6 +6,7 @@ by name, partitions by number.
 Spark writes into a checkpoint where each micro-batch ends, and asks a source anew where the first one begins, for as long
 as that is not done. The meaning of the options may have changed by then, so the end of the first micro-batch also holds its
 start, under the key ``@start``, which no topic can have: ``{"orders": {"0": 123}, "@start": {"orders": {"0": 100}}}``.
+Where an archive went back once, ``@shortened`` says which change of it that was, so that offsets from before are known.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ __all__ = [
     "first_start",
     "offset_document",
     "parse_offsets",
+    "shortened_of",
+    "with_shortened",
 ]
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
@@ -33,6 +36,7 @@ OffsetDocument: TypeAlias = dict[str, Any]
 """The form that PySpark takes and gives: the JSON as objects of Python."""
 
 _START: Final = "@start"
+_SHORTENED: Final = "@shortened"
 BEGINNING: Final[OffsetDocument] = {_START: "by the options"}
 """Where a query begins that has no checkpoint: what the options mean is looked up when the first micro-batch is made."""
 
@@ -43,7 +47,7 @@ def parse_offsets(document: object) -> dict[TopicPartition, int]:
         raise _malformed(document)
     offsets = {}
     for topic, partitions in document.items():
-        if topic == _START:
+        if topic in {_START, _SHORTENED}:
             continue
         if not isinstance(partitions, Mapping):
             raise _malformed(document)
@@ -80,6 +84,16 @@ def first_start(document: OffsetDocument) -> dict[TopicPartition, int] | None:
     Raises `Invalid` for a malformed one.
     """
     return parse_offsets(document[_START]) if _START in document else None
+
+
+def with_shortened(document: OffsetDocument, shortened: Offsets) -> OffsetDocument:
+    """The offsets of ``document`` with the numbers of `stratalog.spark.source.gone_back`, as far as there are any."""
+    return {**document, _SHORTENED: offset_document(shortened)} if shortened else document
+
+
+def shortened_of(document: OffsetDocument) -> dict[TopicPartition, int]:
+    """The numbers in ``document``. Raises `Invalid` for malformed ones."""
+    return parse_offsets(document.get(_SHORTENED, {}))
 
 
 def behind(offsets: Offsets, ends: Offsets) -> dict[TopicPartition, int]:

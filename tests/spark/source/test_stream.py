@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
 
 from stratalog.spark.source.fetch import ReadRequest, read_slices
 from stratalog.spark.source.hot_tail import HotSlice, read_hot_slices
 from stratalog.spark.source.options import parse_options
+from stratalog.spark.source.planner import DataLoss
 from stratalog.spark.source.read_plan import plan
 from stratalog.spark.source.stream import StratalogStreamReader
 from stratalog.tier.manifests.leases import list_leases
+from stratalog.tier.manifests.parts import CommitNote
 from stratalog.wire.batch import Record, build_batch, iter_headers, iter_records
 
 pytestmark = pytest.mark.spark
@@ -273,12 +276,15 @@ class AsInSpark41:
         return end, rows
 
 
-def test_pyspark_4_1_tells_less_and_gets_the_same(growing_archive, batches):
-    """Limits come from the options, the start from the batch before or from the checkpoint."""
+def test_pyspark_4_1_tells_less_and_gets_the_same(spark, growing_archive, batches):
+    """Limits come from the options, the start from the batch before or from the checkpoint; an archive that went back is a
+    loss there as well.
+    """
     from pyspark.sql.types import _parse_datatype_string
 
     from pyspark_stratalog import DefaultSource
 
+    del spark  # types are parsed by its JVM
     growing_archive.add("orders", 0, batches(0, 100))
     options = {"path": growing_archive.store.url, "subscribe": "orders", "startingOffsets": "earliest"}
     options |= {"maxOffsetsPerTrigger": "40", "lease": "false"}
@@ -301,6 +307,21 @@ def test_pyspark_4_1_tells_less_and_gets_the_same(growing_archive, batches):
     end, rows = restarted.batch(end)
     assert (end, rows) == ({"orders": {"0": 100}}, list(range(80, 100)))
     assert restarted.batch(end) == (end, [])
+    before = growing_archive.manifests["orders", 0]
+    back = replace(before, entries=(), remote_end=0, seq=before.seq + 1, shortened_seq=before.seq + 1)
+    back = replace(back, commits=(*before.commits, CommitNote(back.seq, "rewind", 0, 0, 0)))
+    growing_archive.write("orders", 0, back, [])
+    growing_archive.add("orders", 0, batches(0, 120))
+    assert reader().batch(None)[0]["@shortened"] == {"orders": {"0": back.seq}}
+    strict = reader()
+    strict.reader.partitions(end, end)
+    with pytest.raises(DataLoss, match="taken back to a cut"):
+        strict.batch(end)
+    options["failOnDataLoss"] = "false"
+    lenient = reader()
+    lenient.reader.partitions(end, end)
+    end, rows = lenient.batch(end)
+    assert (end, rows) == ({"orders": {"0": 120}, "@shortened": {"orders": {"0": back.seq}}}, list(range(100, 120)))
 
 
 @pytest.mark.story

@@ -1,0 +1,59 @@
+"""Whether an archive went back since a stream read it, so that its offsets may stand for other records now. Pure.
+
+A restore to a cut, a repair or a new beginning can end an archive earlier than before. A checkpoint keeps, beside the offsets,
+the number of the manifest's last such change (`Manifest.shortened_seq`), where there was one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from stratalog.spark.source.stream_offsets import Offsets
+from stratalog.tier.manifests.manifest import REPAIR, Manifest
+from stratalog.wire.topic import TopicPartition
+
+__all__ = ["gone_back_to", "other_records", "shortened"]
+
+_BEGIN: Final = "begin again"
+_TAKEOVER: Final = "takeover"
+_BACK: Final = frozenset({REPAIR, "rewind"})
+
+
+def gone_back_to(manifest: Manifest, known_seq: int) -> int | None:
+    """From which offset on the archive may hold other records than when its ``shortened_seq`` was ``known_seq``.
+
+    None if it did not go back since; 0 if that is longer ago than the manifest remembers. A partition that is archived
+    again after a break has the same log, unless a takeover has made it anew.
+    """
+    if manifest.shortened_seq == known_seq:
+        return None
+    notes = [note for note in manifest.commits if note.seq > known_seq]
+    if all(note.seq != manifest.shortened_seq for note in notes):
+        return 0
+    taken_over = any(note.kind == _TAKEOVER for note in notes)
+    ends = [note.remote_end for note in notes if note.kind in _BACK or (note.kind == _BEGIN and taken_over)]
+    return min(ends, default=None)
+
+
+def shortened(manifests: Mapping[TopicPartition, Manifest], ends: Offsets) -> dict[TopicPartition, int]:
+    """The numbers that a checkpoint at ``ends`` keeps; nothing for an archive that never went back."""
+    found = {partition: manifests[partition].shortened_seq for partition in ends if partition in manifests}
+    return {partition: seq for partition, seq in found.items() if seq}
+
+
+def other_records(
+    manifests: Mapping[TopicPartition, Manifest], offsets: Offsets, known: Offsets
+) -> dict[TopicPartition, str]:
+    """The partitions whose records below ``offsets`` may be others than when the numbers ``known`` were kept, in words."""
+    found = {}
+    for partition in sorted(offsets.keys() & manifests.keys()):
+        back = gone_back_to(manifests[partition], known.get(partition, 0))
+        if back is not None and back < offsets[partition]:
+            found[partition] = (
+                f"{partition}: the archive was taken back to a cut, repaired or begun again, and may hold other records "
+                f"from offset {back} on than this stream has read, or was to read, up to {offsets[partition] - 1}. Start "
+                f"with an empty checkpointLocation and write to a new place, or begin at offset {back} and remove what "
+                f"was written from there on"
+            )
+    return found
