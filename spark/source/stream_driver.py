@@ -93,6 +93,7 @@ class StreamDriver:
         elif self._frozen is not None:
             limits = BatchLimits(limits.offsets_max)
         now_ms = _now_ms()
+        self._let_go_ms = min(self._let_go_ms, now_ms)  # the clock may have been put back
         end = next_end(start, spans, limits, now_ms - self._let_go_ms, partial(self._follower.record_end, look))
         if end == start:
             if self._frozen is not None:

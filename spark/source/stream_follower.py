@@ -176,7 +176,8 @@ class ArchiveFollower:
             self._tail.close()
 
     def _is_recent(self, look: Look, now_ms: int) -> bool:
-        return now_ms - look.read_ms < self._options.refresh_ms and not self._is_old(look, now_ms)
+        # A clock that was put back does not say how long ago the look was.
+        return 0 <= now_ms - look.read_ms < self._options.refresh_ms and not self._is_old(look, now_ms)
 
     def _is_old(self, look: Look, now_ms: int) -> bool:
         return look.lease is not None and now_ms >= look.lease.created_ms + look.lease.duration_ms // 2
@@ -208,7 +209,7 @@ class ArchiveFollower:
         """The manifests that are known, as they are now; None if it is time to list, or one of them is gone."""
         assigned = self._subscription.assignment
         complete = assigned is not None and len(last.manifests) == sum(map(len, assigned.values()))
-        if not complete and now_ms - self._listed_ms >= self._options.discovery_ms:
+        if not complete and not 0 <= now_ms - self._listed_ms < self._options.discovery_ms:
             return None
         found = list(self._each(self._read, [each.partition for each in last.manifests.values()]))
         manifests = [each for each in found if each is not None]

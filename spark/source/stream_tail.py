@@ -43,7 +43,7 @@ class StreamTail:
 
     def is_old(self, now_ms: int) -> bool:
         """Whether it is time to ask again."""
-        return now_ms - self._asked_ms >= self._refresh_ms
+        return not 0 <= now_ms - self._asked_ms < self._refresh_ms
 
     def extend(
         self, archives: Sequence[PartitionArchive], now_ms: int
@@ -65,7 +65,7 @@ class StreamTail:
         except KafkaError as error:
             raise no_answer(self._bootstrap, error) from error
         except BrokerAway as error:
-            if self._away_ms is None:
+            if self._away_ms is None or now_ms < self._away_ms:  # later, if the clock was put back
                 self._away_ms = now_ms
                 _logger.warning("%s; this stream waits a minute for them", no_answer(self._bootstrap, error))
             if self._logs is None or now_ms - self._away_ms >= _AWAY_MS_MAX:

@@ -198,6 +198,10 @@ def test_few_records_wait(memory_archive, batches, clock):
     assert driver.next_end({P0: 20}, limits) == {P0: 70}
     memory_archive.add("orders", 0, batches(70, 1))
     assert driver.next_end({P0: 70}, limits) == {P0: 70}
+    clock[0] -= 3_600_000
+    assert driver.next_end({P0: 70}, limits) == {P0: 70}
+    clock[0] += 60_000  # of the clock that was put back
+    assert driver.next_end({P0: 70}, limits) == {P0: 71}
     assert driver.next_end({P0: 70}, None) == {P0: 71}
 
 

@@ -220,3 +220,20 @@ def test_an_empty_bucket_gets_no_lease_and_a_full_one_gets_it(memory_archive, ba
     assert follower.look(fresh=True).lease == lease
     follower.close()
     assert list_leases(memory_archive.store) == []
+
+
+@pytest.mark.parametrize("assigned", [True, False])
+def test_a_clock_that_was_put_back_delays_no_look(memory_archive, batches, clock, assigned):
+    """Manifests are read again, and new partitions listed, within their times as the clock now counts them."""
+    memory_archive.add("orders", 0, batches(0, 10))
+    options = {"assign": '{"orders":[0]}'} if assigned else {}
+    follower = follow(memory_archive.store, manifestRefresh="5s", **options)
+    assert follower.look().ends == {ORDERS: 10}
+    memory_archive.add("orders", 0, batches(10, 10))
+    memory_archive.add("orders", 1, batches(0, 10))
+    clock[0] -= HOUR
+    found = {ORDERS: 20} if assigned else {ORDERS: 20, TopicPartition("orders", 1): 10}
+    assert follower.look().ends == found
+    memory_archive.add("orders", 0, batches(20, 10))
+    clock[0] += 5_000
+    assert follower.look().ends == {**found, ORDERS: 30}
