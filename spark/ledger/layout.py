@@ -21,6 +21,7 @@ __all__ = [
     "hour_folder",
     "run_key",
     "run_name",
+    "run_seq",
     "staging_prefix",
     "topic_folder",
     "value_folder",
@@ -101,6 +102,12 @@ def head_key(topic: str) -> str:
 def run_name(seq: int, uuid: str) -> str:
     """The key that makes a run unique, and sorts it."""
     return f"{seq:012}-{uuid}"
+
+
+def run_seq(name: str) -> int:
+    """The number in a `run_name`; 0 if it is none."""
+    number = name.partition("-")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def run_key(topic: str, name: str) -> str:

@@ -6,14 +6,14 @@ and forgets what is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from msgspec.structs import replace
 
 from stratalog.spark.ledger.lake_table import Table
-from stratalog.spark.ledger.layout import checkpoint_key, head_key, run_key, staging_prefix
+from stratalog.spark.ledger.layout import checkpoint_key, head_key, run_key, run_seq, staging_prefix
 from stratalog.spark.ledger.ledger import (
     CHECKPOINT_RUNS,
     Head,
@@ -84,13 +84,15 @@ class LedgerStore:
     def publish(self) -> None:
         """Bring the files of a run that was committed and not published to where readers see them.
 
-        First those that it supersedes go, so that no row is ever there twice.
+        First those that it supersedes go, so that no row is ever there twice; and before them all that earlier runs have
+        staged: a process that was stopped while it published one of these would bring them back.
         """
         if not self.head.publishing:
             return
         run = self._runs[-1]
         staging = staging_prefix(self._topic, run.name)
-        if self._table is None:
+        if self._table is None and run.removed:
+            _remove_staged(self._target, self._topic, run.seq - 1)
             self._target.remove(run.removed)
         paths = [file.path for span in run.spans for file in span.files]
         try:
@@ -100,6 +102,7 @@ class LedgerStore:
             self.read()
             if self.head.publishing and self.head.seq == run.seq:
                 raise
+            self._retract(paths)
             return  # another process has published this run and gone on
         if self._table is not None:
             self._table.add(self.head, run)
@@ -111,9 +114,15 @@ class LedgerStore:
             self._swap(published(self.head, run.name if joined else None))
         except LedgerConflict:
             self.read()  # another process has published this run, and may have gone on from there
+            self._retract(paths)
         else:
             self._runs = [joined] if joined else self._runs
         self._target.remove_folder(staging)
+
+    def _retract(self, paths: Iterable[str]) -> None:
+        """Remove those of the files just published that a later run has superseded meanwhile."""
+        live = {file.path for span in self.ledger.spans.values() for file in span.files}
+        self._target.remove([path for path in paths if path not in live])
 
     def _create(self, key: str, run: Run) -> None:
         try:
@@ -147,8 +156,13 @@ def discard_staged(target: Target, topic: str, head: Head) -> int:
     """
     if head.publishing:
         return 0
+    return _remove_staged(target, topic, head.seq)
+
+
+def _remove_staged(target: Target, topic: str, seq: int) -> int:
+    """Remove what runs up to number ``seq`` have staged; how many runs."""
     prefix = staging_prefix(topic)
-    dead = [name for name in target.folders(prefix) if name[:12].isdecimal() and int(name[:12]) <= head.seq]
+    dead = [name for name in target.folders(prefix) if 0 < run_seq(name) <= seq]
     for name in dead:
         target.remove_folder(f"{prefix}{name}/")
     return len(dead)

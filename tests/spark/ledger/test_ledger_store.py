@@ -54,6 +54,11 @@ class TwoBackfills(RuleBasedStateMachine):
         ledger.publish()
         self.workers[who] = Worker(ledger)
 
+    @rule(who=st.integers(0, 1))
+    def look(self, who: int) -> None:
+        """As `begin`, but stopped before it finishes what was committed; `publish` goes on, however much later."""
+        self.workers[who] = Worker(LedgerStore(self.target, "t", "id"))
+
     @rule(who=st.integers(0, 1), rewrite=st.booleans(), size=st.integers(1, 4))
     def stage(self, who: int, rewrite: bool, size: int) -> None:
         worker = self.workers[who]
@@ -108,6 +113,16 @@ class TwoBackfills(RuleBasedStateMachine):
                     self.target.publish(staging_prefix("t", run.name) + file.path, file.path)
                 except NotFound:
                     return  # the other one has published and gone on
+
+    @rule(who=st.integers(0, 1))
+    def die_before_the_clean_up(self, who: int) -> None:
+        """The end of publishing is reported, what was staged lies there still."""
+        worker = self.workers[who]
+        if worker is not None and worker.run is None:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(self.target, "remove_folder", lambda prefix: None)
+                worker.ledger.publish()
+            self.workers[who] = None
 
     @rule(who=st.integers(0, 1))
     def die(self, who: int) -> None:
@@ -191,6 +206,41 @@ def test_records_are_joined_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ledger.head.checkpoint.startswith("000000000008-")
     assert len(ledger.head.runs) == 2
     assert dict(ledger.head.coverage) == {0: ((0, 20),)}
+
+
+@pytest.mark.parametrize("stopped", ["before it begins", "between two files"])
+def test_a_publisher_that_was_stopped_brings_no_superseded_file_back(stopped: str) -> None:
+    """A run is published by another process, which dies before the clean-up, and rewritten; then the first one goes on."""
+    machine = TwoBackfills()
+    target = machine.target
+    machine.begin(0)
+    machine.stage(0, False, 5)
+    machine.commit(0)
+    late = LedgerStore(target, "t", "id")
+
+    def rewritten() -> None:
+        machine.look(1)
+        machine.die_before_the_clean_up(1)
+        machine.begin(1)
+        machine.stage(1, True, 5)
+        machine.commit(1)
+        machine.publish(1)
+
+    if stopped == "before it begins":
+        rewritten()
+    else:
+        publish = target.publish
+
+        def slowly(key: str, final_key: str) -> None:
+            publish(key, final_key)
+            target.publish = publish  # type: ignore[method-assign]
+            data = target.store.get(final_key)[0]
+            rewritten()
+            target.store.put(final_key, data)  # the copy was under way
+
+        target.publish = slowly  # type: ignore[method-assign]
+    late.publish()
+    assert machine._visible() == ["t/" + file_name("t", 0, 0, 2, 2)]
 
 
 def test_an_answer_that_was_lost_is_recognised() -> None:
