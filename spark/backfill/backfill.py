@@ -267,7 +267,9 @@ def _tell_conflict(settings: BackfillSettings, ledger: LedgerStore, seq: int) ->
 
 
 def _open_ledger(settings: BackfillSettings, archives: Sequence[PartitionArchive]) -> LedgerStore:
-    """The target's ledger. Raises `Invalid` if it is that of another topic of this name, or of another layout."""
+    """The target's ledger. Raises `Invalid` if it is that of another topic of this name, or of another layout, and if
+    the table has runs that it does not know.
+    """
     if settings.rewrite and settings.table is not None:
         raise Invalid("files of a table are not replaced: convert to another table, without --rewrite")
     target = open_target(settings.target, settings.target_options)
@@ -283,6 +285,15 @@ def _open_ledger(settings: BackfillSettings, archives: Sequence[PartitionArchive
             f"{target.url} was filled with {_words(ledger.head.layout)}; this backfill asks for "
             f"{_words(settings.layout)}. Use the same, or another target"
         )
+    if settings.table is not None and settings.table.last_run(ledger.head) > ledger.head.seq:
+        ledger.read()  # unless another backfill has just committed
+        last = settings.table.last_run(ledger.head)
+        if last > ledger.head.seq:
+            raise Invalid(
+                f"the table of {target.url} has run {last} of topic {settings.topic}, and the ledger below _stratalog/ "
+                f"there {f'stands at {ledger.head.seq}' if ledger.head.seq else 'is gone'}: a backfill would add rows twice, "
+                f"or not at all. Bring the ledger back from a copy of the target, or convert to another table"
+            )
     return ledger
 
 

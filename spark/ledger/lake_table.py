@@ -25,5 +25,8 @@ class Table(Protocol):
     def one_period_a_file(self) -> bool:
         """Whether the table finds out by a file's times which partition it belongs to, so that there must be one only."""
 
+    def last_run(self, head: Head) -> int:
+        """The highest number of a run of the topic of ``head`` that the table has; 0 if it knows none."""
+
     def add(self, head: Head, run: Run) -> None:
         """Append the files of ``run``, the last one of ``head``, in one commit; nothing if that was done before."""

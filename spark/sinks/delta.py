@@ -96,18 +96,21 @@ class DeltaTable:
         self.files_url = url
         self.files_options = dict(options) if url.startswith("s3") else {}
 
+    def last_run(self, head: Head) -> int:
+        """By the number that Delta keeps for this topic."""
+        self._table.update_incremental()
+        return self._table.transaction_version(_application(head)) or 0
+
     def add(self, head: Head, run: Run) -> None:
         """One commit; Delta itself keeps the number of the last run of this topic, so that none is added twice."""
         from deltalake import CommitProperties, Transaction  # noqa: PLC0415 - an extra
 
-        application = f"stratalog-backfill-{head.topic}-{head.topic_id}"
-        self._table.update_incremental()
-        last = self._table.transaction_version(application)
+        last = self.last_run(head)
         actions: list[AddAction | RemoveAction] = [
             self._action(file, run.created_ms) for span in run.spans for file in span.files
         ]
-        if not actions or (last is not None and last >= run.seq):
-            return
+        if not actions or last >= run.seq:
+            return  # above it, another process has added this run and gone on: `LedgerStore.publish` sees that
         offsets = {str(partition): spans[-1][1] for partition, spans in sorted(head.coverage.items()) if spans}
         self._table.create_write_transaction(
             actions,
@@ -116,7 +119,7 @@ class DeltaTable:
             list(self._folders),
             commit_properties=CommitProperties(
                 custom_metadata={"stratalog.run": run.name, "stratalog.offsets": json.dumps(offsets)},
-                app_transactions=[Transaction(application, run.seq)],
+                app_transactions=[Transaction(_application(head), run.seq)],
             ),
         )
 
@@ -131,3 +134,7 @@ class DeltaTable:
             "nullCount": {"offset": 0},
         }
         return Add(file.path, file.size_bytes, values, created_ms, data_change=True, stats=json.dumps(stats))
+
+
+def _application(head: Head) -> str:
+    return f"stratalog-backfill-{head.topic}-{head.topic_id}"

@@ -11,12 +11,14 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from stratalog.spark.ledger.layout import run_seq
 from stratalog.spark.ledger.ledger import Head, Run
 from stratalog.spark.rows.schema import COLUMNS, arrow_schema
 from stratalog.wire.errors import Invalid, StratalogError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as PyIcebergTable
+    from pyiceberg.table.snapshots import Summary
 
 __all__ = ["IcebergTable", "catalog_properties", "open_iceberg"]
 
@@ -115,6 +117,14 @@ class IcebergTable:
         self.files_url = f"{table.location().rstrip('/')}/data"
         self.files_options = {**known, **options} if self.files_url.startswith("s3") else {}
 
+    def last_run(self, head: Head) -> int:
+        """By its snapshots, as far as they are kept."""
+        self._table.refresh()
+        names = [
+            str(one.get(RUN_PROPERTY, "")) for one in self._summaries() if one.get("stratalog.topic") == head.topic
+        ]
+        return max((run_seq(name) for name in names), default=0)
+
     def add(self, head: Head, run: Run) -> None:
         """One snapshot, which says in its summary which run it is and up to where each partition is converted.
 
@@ -149,5 +159,7 @@ class IcebergTable:
         )
 
     def _has(self, run: Run) -> bool:
-        snapshots = (each.summary for each in self._table.metadata.snapshots)
-        return any(summary is not None and summary.get(RUN_PROPERTY) == run.name for summary in snapshots)
+        return any(summary.get(RUN_PROPERTY) == run.name for summary in self._summaries())
+
+    def _summaries(self) -> list[Summary]:
+        return [each.summary for each in self._table.metadata.snapshots if each.summary is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from datetime import date
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from stratalog.spark.backfill.backfill import BackfillSettings, backfill
+from stratalog.spark.backfill.backfill import BackfillSettings, backfill, foresee_backfill
 from stratalog.spark.ledger.ledger_store import LedgerStore
 from stratalog.spark.sinks import is_table, open_table
 from stratalog.spark.sinks.delta import _storage_options
@@ -92,6 +93,25 @@ def orders_file(folder: Path) -> Path:
     file = folder / "file"
     file.write_text("no table")
     return file
+
+
+def test_a_ledger_that_was_lost_is_an_error(tmp_path: Path, orders: Any, batches: Any, rig: Any) -> None:
+    """Removed, or brought back from an older copy: the table knows more runs. No row is added twice or called converted."""
+    url = tmp_path / "lake"
+    backfill(into(rig, orders, url), rig.HereRunner())
+    shutil.copytree(url / "_stratalog", tmp_path / "old")
+    orders.add("orders", 1, batches(80, 20))
+    backfill(into(rig, orders, url), rig.HereRunner())
+    before = rows_of(url)
+    assert before == rig.archive_rows(orders)
+    shutil.rmtree(url / "_stratalog")
+    orders.add("orders", 0, batches(80, 20))
+    with pytest.raises(Invalid, match=r"has run 2 of topic orders, and the ledger below _stratalog/ there is gone"):
+        backfill(into(rig, orders, url), rig.HereRunner())
+    shutil.copytree(tmp_path / "old", url / "_stratalog")
+    with pytest.raises(Invalid, match="stands at 1: a backfill would add rows twice"):
+        foresee_backfill(into(rig, orders, url))
+    assert rows_of(url) == before
 
 
 def test_tables_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pyiceberg.utils.config import Config
 from stratalog.spark.backfill import convert
 from stratalog.spark.backfill.backfill import BackfillSettings, backfill
 from stratalog.spark.ledger.lake_table import Table
+from stratalog.spark.ledger.ledger import Head
 from stratalog.spark.ledger.ledger_store import LedgerStore
 from stratalog.spark.ledger.parquet_files import FileLimits
 from stratalog.spark.sinks import open_table
@@ -158,3 +160,15 @@ def test_files_that_the_table_does_not_take_are_an_error_with_a_way_out(
     monkeypatch.setattr(convert, "folders_of", lambda _: lambda batch: [("", batch)])
     with pytest.raises(StratalogError, match=r"iceberg:lake.raw.orders does not take the files of run.*to a new table"):
         backfill(wanted, rig.HereRunner())
+
+
+@pytest.mark.story
+def test_a_ledger_that_was_lost_is_an_error(catalog: Any, orders: Any, rig: Any) -> None:
+    """The table's snapshots name runs that the ledger does not have; those of other topics do not count."""
+    table = open_table("iceberg:lake.raw.orders", "date", {})
+    assert table is not None
+    backfill(into(rig, orders, table), rig.HereRunner())
+    assert (table.last_run(Head("orders", "id")), table.last_run(Head("others", "id"))) == (1, 0)
+    shutil.rmtree(Path(table.files_url.removeprefix("file://")) / "_stratalog")
+    with pytest.raises(Invalid, match=r"has run 1 of topic orders, and the ledger below _stratalog/ there is gone"):
+        backfill(into(rig, orders, table), rig.HereRunner())
