@@ -244,12 +244,16 @@ def _converted(
         raise Invalid(
             f"topic {settings.topic}: the workers returned other spans than the plan has; the run is not committed"
         )
-    rewritten = abandoned or tuple(span.id for span in spans if span.replaces is not None and span.id in brought)
+    # Where a part of a span could not be read it stays as it is; parts that were read go with the staging folder.
+    torn = {span.replaces for span in spans if span.id not in brought}
+    replaced = {span.replaces for span in spans if span.replaces is not None} - torn
+    left = {span.id for span in spans if span.replaces is not None and span.replaces in torn}
+    rewritten = sorted(replaced) or abandoned
     return Run(
         name=name,
         seq=seq,
         created_ms=time.time_ns() // 1_000_000,
-        spans=tuple(sorted(done, key=lambda span: span.id)),
+        spans=tuple(sorted((span for span in done if span.id not in left), key=lambda span: span.id)),
         rewritten=tuple(rewritten),
         removed=superseded(ledger.ledger, rewritten) if rewritten else (),
         abandoned=tuple(abandoned),
@@ -339,7 +343,7 @@ def _plan(
         [*spans, *(stale if settings.rewrite else ())],
         archives,
         limits,
-        0 if settings.rewrite else len(stale),
+        0 if settings.rewrite else len({span.replaces for span in stale}),
         sorted(abandoned),
         replacing,
     )

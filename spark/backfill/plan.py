@@ -169,14 +169,15 @@ def _entries(archive: PartitionArchive, start: int, end: int) -> list[Entry]:
 def plan_rewrites(archive: PartitionArchive, ledger: Ledger) -> list[SpanTask]:
     """The spans whose objects were compacted since they were converted, to be converted anew.
 
-    Only where the archive still holds every offset of the span: what retention has removed stays converted.
+    Rows that retention has removed from the archive stay: the span is divided at the log start.
     """
     spans = []
     for identity, span in ledger.spans.items():
-        if identity.partition != archive.partition.partition or identity.start < archive.log_start_offset:
+        start = max(identity.start, archive.log_start_offset)
+        if identity.partition != archive.partition.partition or start >= identity.end:
             continue
         known = {source.key for source in span.sources}
-        entries = _entries(archive, identity.start, identity.end)
+        entries = _entries(archive, start, identity.end)
         if not any(entry.compacted and entry.key not in known for entry in entries):
             continue
         tasks, holes = _anew(archive, span, span.id)
@@ -247,10 +248,12 @@ def runs_of(spans: Sequence[SpanTask], run_bytes: int) -> list[tuple[SpanTask, .
 
 
 def _batched(spans: Iterable[SpanTask], size_bytes: int) -> Iterator[tuple[SpanTask, ...]]:
+    """All that replaces one span stays together."""
     batch: list[SpanTask] = []
     batch_bytes = 0
     for span in spans:
-        if batch and batch_bytes + span.source_bytes > size_bytes:
+        apart = span.replaces is None or span.replaces != batch[-1].replaces if batch else False
+        if apart and batch_bytes + span.source_bytes > size_bytes:
             yield tuple(batch)
             batch, batch_bytes = [], 0
         batch.append(span)

@@ -336,3 +336,44 @@ def test_a_small_tail_waits_for_more(tmp_path: Path, orders: Any, batches: Any, 
     waiting = replace(wanted, file_bytes_min=1 << 20, file_wait_ms=60_000)
     assert backfill(waiting, rig.HereRunner()).runs == 0
     assert backfill(replace(waiting, file_bytes_min=1), rig.HereRunner()).rows == 40
+
+
+@pytest.mark.parametrize("kind", ["directory", "store"])
+def test_a_span_that_retention_has_begun_to_remove_is_rewritten_as_well(
+    kind: str, tmp_path: Path, orders: Any, batches: Any, rig: Any
+) -> None:
+    """An erased record does not stay for the rows beside it that only the target has: those come out of its own files."""
+    url = targets(kind, tmp_path)
+    wanted = rig.settings(orders, url)
+    backfill(wanted, rig.HereRunner())
+    store = open_target(url, {}).store
+    before = rig.target_rows(store)
+    compact(orders, batches)
+    manifest = structs.replace(orders.manifests["orders", 0], log_start_offset=5)
+    orders.write("orders", 0, manifest, [])
+    assert backfill(wanted, rig.HereRunner()).stale == 1
+    done = backfill(replace(wanted, rewrite=True), rig.HereRunner())
+    assert (done.runs, done.spans, done.stale) == (1, 2, 0)
+    assert rig.target_rows(store) == [*before[:5], *rig.archive_rows(orders)[5:]]
+    assert ledger_of(url, orders).head.coverage == {0: ((0, 120),), 1: ((0, 120),)}
+    assert backfill(replace(wanted, rewrite=True), rig.HereRunner()).runs == 0
+
+
+def test_a_span_is_rewritten_whole_or_not_at_all(tmp_path: Path, orders: Any, batches: Any, rig: Any) -> None:
+    """Where one part of it cannot be read, and loss is accepted, its files stay and the next run tries again."""
+    url = targets("directory", tmp_path)
+    wanted = rig.settings(orders, url, rewrite=True)
+    wanted = replace(wanted, read=replace(wanted.read, fail_on_data_loss=False))
+    backfill(wanted, rig.HereRunner())
+    store = open_target(url, {}).store
+    before = rig.target_rows(store)
+    compact(orders, batches)
+    orders.write("orders", 0, structs.replace(orders.manifests["orders", 0], log_start_offset=5), [])
+    key = orders.manifests["orders", 0].entries[0].key
+    data = orders.store.get(key)[0]
+    orders.store.delete_many([key])
+    assert backfill(wanted, rig.HereRunner()).removed == 0
+    assert rig.target_rows(store) == before
+    orders.store.put(key, data)
+    assert backfill(wanted, rig.HereRunner()).removed > 0
+    assert rig.target_rows(store) == [*before[:5], *rig.archive_rows(orders)[5:]]

@@ -135,7 +135,7 @@ def test_spans_fill_a_file_and_keep_every_core_busy(
 
 
 def test_only_spans_that_were_compacted_since_are_rewritten() -> None:
-    """Merged objects hold the same rows; what retention has taken a part of is left alone."""
+    """Merged objects hold the same rows; a span is divided where retention has taken a part of it, in one run."""
     old = archive(entry(0, 10), entry(10, 20), entry(20, 30))
     spans = {
         SpanId(2, start, start + 10): Span(SpanId(2, start, start + 10), (SourceObject(f"seg/{start}", start),), ())
@@ -148,7 +148,14 @@ def test_only_spans_that_were_compacted_since_are_rewritten() -> None:
     compacted = archive(structs.replace(entry(0, 20), key="seg/clean", compacted=True), entry(20, 30))
     found = plan_rewrites(compacted, ledger)
     assert [(*span.id, span.replaces) for span in found] == [(2, 0, 10, (2, 0, 10)), (2, 10, 20, (2, 10, 20))]
-    assert plan_rewrites(structs.replace(compacted, log_start_offset=5), ledger) == found[1:]
+    begun = plan_rewrites(structs.replace(compacted, log_start_offset=5), ledger)
+    assert [(*span.id, span.replaces) for span in begun] == [
+        (2, 5, 10, (2, 0, 10)),
+        (2, 0, 5, (2, 0, 10)),
+        (2, 10, 20, (2, 10, 20)),
+    ]
+    assert [len(run) for run in runs_of(begun, 1)] == [2, 1]
+    assert plan_rewrites(structs.replace(compacted, log_start_offset=10), ledger) == found[1:]
 
 
 def test_runs_and_tasks_hold_about_as_much_as_asked() -> None:
