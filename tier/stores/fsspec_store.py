@@ -112,11 +112,16 @@ class FsspecStore:
         return self._write("put_large", key, as_bytes(source), None, metadata)
 
     def get(self, key: str) -> tuple[bytes, Version]:
-        """Return bytes and version; see :meth:`ObjectStore.get`."""
+        """Return bytes and version; see :meth:`ObjectStore.get`.
+
+        If another process writes meanwhile, the version is the older one of the two: then a reader that compares it looks
+        again, and a swap that expects it is refused. The newer one would hide the new bytes.
+        """
         info = self._info("get", key)
+        version = self._version("get", key)
         with self._errors("get", key):
             data: bytes = self._fs.cat_file(info["name"])
-        return data, self._version("get", key)
+        return data, version
 
     def get_range(self, key: str, position: int, length: int) -> bytes:
         """Return exactly the range; see :meth:`ObjectStore.get_range`."""

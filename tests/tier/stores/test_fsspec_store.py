@@ -9,7 +9,14 @@ from stratalog.tier.stores.fsspec_store import UNKNOWN_TIME_MS, FsspecStore, _mo
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.stores.opening import open_store
 from stratalog.tier.stores.probe import probe
-from stratalog.tier.stores.store import StoreDenied, StoreError, StoreUnavailable, UnsafeStore, UnsupportedOperation
+from stratalog.tier.stores.store import (
+    PreconditionFailed,
+    StoreDenied,
+    StoreError,
+    StoreUnavailable,
+    UnsafeStore,
+    UnsupportedOperation,
+)
 
 
 def test_it_is_read_only_unless_asked(tmp_path):
@@ -43,6 +50,27 @@ def test_other_writers_are_seen_at_once(tmp_path):
         writer.put("grows", b"y" * number)
         assert len(list(reader.list("k"))) == number + 1
         assert reader.head("grows").size_bytes == number
+
+
+def test_bytes_never_have_a_newer_version_than_their_own(tmp_path, monkeypatch):
+    """Another process writes between the two requests of a read: the version that was read is not the present one."""
+    writer = LocalStore(str(tmp_path), sync=False)
+    writer.put("k", b"old")
+    store = FsspecStore(f"local://{tmp_path}", single_writer=True)
+    read = store._fs.cat_file
+
+    def overtaken(path):
+        data = read(path)
+        writer.put("k", b"newer")
+        return data
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._fs, "cat_file", overtaken)
+        data, version = store.get("k")
+    assert data == b"old"
+    with pytest.raises(PreconditionFailed):
+        store.compare_and_swap("k", b"mine", version)
+    assert store.get("k")[1] != version
 
 
 def test_the_probe_refuses_it_to_many_writers(fsspec_store):
