@@ -70,12 +70,13 @@ def convert_task(spans: tuple[SpanTask, ...], request: ConvertRequest) -> list[S
 
 
 def _what_there_is(store: ObjectStore, target: Target, span: SpanTask, request: ConvertRequest) -> Iterator[Span]:
-    """A span for each object that is there; what is not there stays to be converted, should it come back."""
+    """A span for each part of an object that is there; what is not there stays to be converted, should it come back."""
     if span.replaces is not None or len(span.slices) < 2:
         return
-    for piece, source in zip(span.slices, span.sources, strict=True):
+    sources = {source.key: source for source in span.sources}
+    for piece in span.slices:
         identity = SpanId(span.id.partition, piece.start_offset, piece.end_offset)
-        part = SpanTask(identity, (piece,), (source,), named_by_run=span.named_by_run)
+        part = SpanTask(identity, (piece,), (sources[piece.key],), named_by_run=span.named_by_run)
         try:
             yield convert_span(store, target, part, request)
         except DataLoss as loss:

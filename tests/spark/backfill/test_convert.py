@@ -74,6 +74,20 @@ def test_an_object_that_is_gone_is_left_out_where_that_is_accepted(memory_archiv
     )
 
 
+def test_a_span_may_have_two_parts_of_one_object(memory_archive: Any, batches: Any) -> None:
+    """Each becomes a span where loss is accepted, as do whole objects."""
+    entries = memory_archive.add("orders", 0, *(batches(at, 100) for at in (0, 100)))
+    (span,) = planned(memory_archive)
+    whole, last = span.slices
+    parts = (whole._replace(end_offset=40), whole._replace(start_offset=40), last)
+    memory_archive.store.delete_many([entries[1].key])
+    found = convert_task((replace(span, slices=parts),), request(memory_archive, fail_on_data_loss=False))
+    assert [(one.id.start, one.id.end, one.rows, len(one.sources)) for one in found] == [
+        (0, 40, 40, 1),
+        (40, 100, 60, 1),
+    ]
+
+
 def transactional(first: int, producer: int, count: int = 5) -> bytes:
     records = [Record(first + at, 1000 + at, None, b"v%d" % at, ()) for at in range(count)]
     return bytes(build_batch(records, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True))
