@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from stratalog.spark.ledger.ledger import Coverage, Ledger, OutputFile, SourceObject, Span, SpanId, missing
+from stratalog.spark.ledger.ledger import (
+    Coverage,
+    Ledger,
+    LedgerConflict,
+    OutputFile,
+    SourceObject,
+    Span,
+    SpanId,
+    missing,
+)
 from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.planning.backfill_forecast import piece_usage, table_by_entry
 from stratalog.tier.planning.prices import NOTHING_USED, Usage
@@ -192,8 +201,16 @@ def plan_abandoned(archive: PartitionArchive, ledger: Ledger) -> tuple[list[Span
 
     These are all that were made of an object which the archive does not name now, or reach beyond its end; also those
     that were only merged since. Then the spans to convert in their place, and the holes of the archive among them.
+    Raises `LedgerConflict` for an archive that is older than the one which the ledger was compared with.
     """
-    if ledger.head.shortened.get(archive.partition.partition, 0) == archive.shortened_seq:
+    known_seq = ledger.head.shortened.get(archive.partition.partition, 0)
+    if archive.shortened_seq < known_seq:
+        raise LedgerConflict(
+            f"{archive.partition}: another backfill to this target has seen the archive after change {known_seq}, by which "
+            f"it was taken back, repaired or begun again; here it is that after change {archive.shortened_seq}. Run again; "
+            f"if it stays so, the manifest is an older one that was brought back: convert to another target"
+        )
+    if known_seq == archive.shortened_seq:
         return [], [], []
     gone: list[SpanId] = []
     spans: list[SpanTask] = []

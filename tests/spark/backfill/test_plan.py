@@ -12,13 +12,14 @@ from msgspec import structs
 from stratalog.spark.backfill.plan import (
     PlanLimits,
     foresee,
+    plan_abandoned,
     plan_new,
     plan_rewrites,
     runs_of,
     span_bytes,
     tasks_of,
 )
-from stratalog.spark.ledger.ledger import Head, Ledger, SourceObject, Span, SpanId, covered
+from stratalog.spark.ledger.ledger import Head, Ledger, LedgerConflict, SourceObject, Span, SpanId, covered
 from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.planning.slices import OffsetRange, PartitionArchive
 from stratalog.wire.topic import TopicPartition
@@ -156,6 +157,15 @@ def test_only_spans_that_were_compacted_since_are_rewritten() -> None:
     ]
     assert [len(run) for run in runs_of(begun, 1)] == [2, 1]
     assert plan_rewrites(structs.replace(compacted, log_start_offset=10), ledger) == found[1:]
+
+
+def test_an_archive_of_an_earlier_state_is_not_followed_back() -> None:
+    """A backfill that looked at it before another one saw it go back would bring the rows of the abandoned state back."""
+    view = structs.replace(archive(entry(0, 10)), shortened_seq=4)
+    ledger = Ledger(Head("orders", "id", shortened={2: 9}), {})
+    with pytest.raises(LedgerConflict, match=r"orders-2: another backfill.*after change 9.*after change 4. Run again"):
+        plan_abandoned(view, ledger)
+    assert plan_abandoned(structs.replace(view, shortened_seq=9), ledger) == ([], [], [])
 
 
 def test_runs_and_tasks_hold_about_as_much_as_asked() -> None:
