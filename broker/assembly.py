@@ -13,6 +13,7 @@ from stratalog.broker.archive.deleted_archives import DeletedArchives
 from stratalog.broker.archive.group_copies import GroupCopies, GroupCopyServices
 from stratalog.broker.control.control_plane import ControlPlane
 from stratalog.broker.control.raft_metrics import add_applied_metrics, add_raft_metrics
+from stratalog.broker.control.unreadable_settings import UnreadableSettings
 from stratalog.broker.coordinators.coordinators import Coordinators, CoordinatorServices
 from stratalog.broker.coordinators.internal_topics import TopicMaking
 from stratalog.broker.housekeeping import Housekeeping, HousekeepingServices
@@ -119,6 +120,10 @@ class BrokerParts(BrokerView, Protocol):
         """Removes files of deleted segments and partitions."""
 
     @property
+    def unreadable(self) -> UnreadableSettings:
+        """The settings of its image that this release cannot read."""
+
+    @property
     def tier_watch(self) -> TierWatch:
         """The looks at every partition for those who watch."""
 
@@ -155,6 +160,7 @@ def new_cluster(
     config, slices = broker.config, broker.dispatcher.slices
     add_raft_metrics(broker.metrics, opened.quorum, broker.clock)
     add_applied_metrics(broker.metrics, opened.quorum.publisher, broker.clock)
+    opened.unreadable.add_metrics(broker.metrics)
     if not config.roles.has_peers:
         in_slices = partial(slices.run, urgent=True)  # one command at a time, others wait for its end
         activate = opened.activation(config.static)

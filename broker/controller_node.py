@@ -9,6 +9,7 @@ import random
 from functools import partial
 from typing import Final
 
+from stratalog.broker.archive.problems import first_of
 from stratalog.broker.control.raft_metrics import add_raft_metrics
 from stratalog.broker.controller_role import ControllerRole
 from stratalog.broker.http.connections import http_limits
@@ -23,7 +24,7 @@ from stratalog.broker.runtime.ballast import Spare
 from stratalog.broker.runtime.clock import Clock, SystemClock
 from stratalog.broker.runtime.log_limits import LogLimits
 from stratalog.broker.runtime.metrics import Metrics
-from stratalog.broker.runtime.slices import Slices
+from stratalog.broker.runtime.slices import Slices, Steps
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.workers.spawner import spawner_of
@@ -104,6 +105,8 @@ class ControllerNode:
             )
         )
         self.quorum: Quorum = opened.quorum
+        self.unreadable = opened.unreadable
+        self.unreadable.add_metrics(self.metrics)
         add_raft_metrics(self.metrics, self.quorum, self.clock)
         self.controller = ControllerRole(self.config, opened, metrics=self.metrics, tick=tick)
         await self.controller.start(os.urandom(_UUID_BYTES))
@@ -130,7 +133,11 @@ class ControllerNode:
         self.failed.set()
 
     def _http_server(self) -> HttpServer:
-        return HttpServer(self.metrics, self.not_ready, slices=self._slices)
+        return HttpServer(self.metrics, self.not_ready, slices=self._slices, problems=self._problems)
+
+    def _problems(self) -> Steps[list[str]]:
+        yield None
+        return first_of(self.unreadable.problems())
 
     @property
     def lasting_objects(self) -> int:

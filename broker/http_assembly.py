@@ -63,7 +63,8 @@ def _problems(broker: BrokerParts) -> Steps[list[str]]:
     """The faults of a broker that serves, a sentence each."""
     local = [*first_of(broker.partitions.closed), *(yield from missing_problems(broker.partitions))]
     archives = yield from broker.tiering.problems()
-    return [*local, *archives, *first_of((yield from broker.coordinators.hanging.problems()))]
+    hanging = yield from broker.coordinators.hanging.problems()
+    return [*first_of(broker.unreadable.problems()), *local, *archives, *first_of(hanging)]
 
 
 def not_ready(broker: BrokerParts) -> list[str]:

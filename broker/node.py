@@ -235,7 +235,7 @@ class Node:
                 on_failed=self.failed.set,
             )
         )
-        self.quorum, self.links = opened.quorum, opened.links
+        self.quorum, self.links, self.unreadable = opened.quorum, opened.links, opened.unreadable
         self.registration_marks = RegistrationMarks(self.directories)
         half = BrokerHalf(
             node_id=self.node_id,
@@ -277,7 +277,7 @@ class Node:
 
     def _follow_settings(self, image: ClusterImage) -> None:
         """Put the settings of the image in force: for new connections, new uploads, and all later readers of them."""
-        self.config = self.tiering.config = effective_config(self._given, image)
+        self.config = self.tiering.config = effective_config(self._given, image, self.config)
         self.server.limits = server_limits(self.config)
         self.groups.follow_settings(self.config)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from stratalog.broker.control.unreadable_settings import UnreadableSettings
 from stratalog.broker.link_making import LinkMaking
 from stratalog.broker.quorum.metadata_log import first_records
 from stratalog.broker.quorum.opening import QuorumPlace, open_quorum
@@ -55,6 +56,8 @@ class NodeQuorum(Struct, frozen=True, kw_only=True):
     """Makes links to other nodes."""
     bootstrap: Callable[[], Sequence[Message]]
     """The first records of a new cluster."""
+    unreadable: UnreadableSettings
+    """The settings of the newest image that this release cannot read."""
 
     def activation(self, static: Mapping[str, str]) -> Callable[[ClusterImage], Decision[None]]:
         """The decision with which the controller of this node begins; ``static`` are the settings of its file."""
@@ -93,7 +96,9 @@ def open_node_quorum(services: QuorumServices) -> NodeQuorum:
     if roles.is_controller and roles.has_peers and not quorum.log_end_offset:
         bootstrap()  # a controller that leads a new cluster without it would write nothing, for ever
     peers.watch(quorum)
-    return NodeQuorum(quorum=quorum, links=links, bootstrap=bootstrap)
+    unreadable = UnreadableSettings(services.in_slices)
+    quorum.publisher.follow(unreadable.follow)
+    return NodeQuorum(quorum=quorum, links=links, bootstrap=bootstrap, unreadable=unreadable)
 
 
 def _peers(config: BrokerConfig, links: LinkMaking, cluster_id: str, me: ReplicaKey) -> NoPeers | QuorumLinks:

@@ -48,7 +48,7 @@ def _topic(context: Context, image: ClusterImage, name: str) -> Mapping[str, Con
     check_topic_name(name)
     if name not in image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return broker.topic_rules().resolver.resolve(image.topic_configs(name))
+    return broker.topic_rules().resolver.committed(image.topic_configs(name))
 
 
 class _Words(NamedTuple):
@@ -115,7 +115,7 @@ def _group(context: Context, image: ClusterImage, name: str) -> Mapping[str, Con
     configs = image.configs
     mine = configs.of(ConfigResource.broker(broker.node_id))
     resolver = ConfigResolver.for_groups(broker.config.static, mine, configs.of(CLUSTER_DEFAULT))
-    return resolver.resolve(configs.of(ConfigResource(configs_image.ResourceType.GROUP, name)))
+    return resolver.committed(configs.of(ConfigResource(configs_image.ResourceType.GROUP, name)))
 
 
 def _client_metrics(context: Context, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:
@@ -124,7 +124,7 @@ def _client_metrics(context: Context, image: ClusterImage, name: str) -> Mapping
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     resource = ConfigResource(configs_image.ResourceType.CLIENT_METRICS, name)
-    return ConfigResolver.for_client_metrics().resolve(image.configs.of(resource))
+    return ConfigResolver.for_client_metrics().committed(image.configs.of(resource))
 
 
 def _loggers(context: Context, _image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:

@@ -21,9 +21,14 @@ __all__ = ["effective_config"]
 _DYNAMIC: Final = (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 
-def effective_config(given: BrokerConfig, image: ClusterImage) -> BrokerConfig:
-    """The settings that the broker was started with, with those of the image in front of them."""
+def effective_config(given: BrokerConfig, image: ClusterImage, former: BrokerConfig | None = None) -> BrokerConfig:
+    """The settings that the broker was started with, with those of the image in front of them.
+
+    A setting whose text this release cannot read keeps the value that it has in ``former``.
+    """
     mine = image.configs.of(ConfigResource.broker(given.node_id))
     entries = resolve_broker_config(given.static, mine, image.configs.of(CLUSTER_DEFAULT))
     changed = {name: entry.value for name, entry in entries.items() if entry.source in _DYNAMIC}
+    if former is not None:
+        changed |= {name: former.values[name] for name, entry in entries.items() if entry.is_unreadable}
     return replace(given, values={**given.values, **changed}) if changed else given

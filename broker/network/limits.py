@@ -8,6 +8,7 @@ from typing import Final
 from stratalog.broker.network.connection_services import ConnectionLimits
 from stratalog.broker.network.server import ServerLimits
 from stratalog.broker.settings.config import BrokerConfig
+from stratalog.metadata.settings.catalogue.validators import address_counts
 
 __all__ = ["allow_descriptors", "segments_open_max", "server_limits"]
 
@@ -42,7 +43,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         connections_max=most,
         connections_reserved=0 if config.integer("max.connections") < _UNLIMITED else most // _RESERVED_SHARE,
         connections_per_ip_max=_per_ip_max(config, most),
-        per_ip_overrides=_overrides(config.text("max.connections.per.ip.overrides") or ""),
+        per_ip_overrides=address_counts(config.text("max.connections.per.ip.overrides") or ""),
         connection_rate_max=None if rate >= _UNLIMITED else rate,
         idle_ms=config.integer("connections.max.idle.ms"),
         request_memory_bytes=_REQUEST_MEMORY_BYTES if memory <= 0 else memory,
@@ -99,8 +100,3 @@ def _buffer_bytes(config: BrokerConfig, name: str) -> int | None:
     """A configured size. Kafka's default of 100 KiB would only keep the kernel from adapting it."""
     size_bytes = config.integer(name)
     return size_bytes if name in config.static and size_bytes > 0 else None
-
-
-def _overrides(text: str) -> dict[str, int]:
-    pairs = (pair.rpartition(":") for pair in text.split(",") if pair.strip())
-    return {host.strip(): int(count) for host, _, count in pairs}

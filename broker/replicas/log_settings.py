@@ -45,6 +45,15 @@ _SAME_NAME = {
     "delete_retention_ms": "delete.retention.ms",
 }
 
+_DECIDES_WHAT_GOES = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "delete.retention.ms",
+    "min.compaction.lag.ms",
+)
+"""While one of them cannot be read, no record goes: its owner may have asked for every record to be kept."""
+
 
 def log_config(entries: Mapping[str, ConfigEntry], dice: random.Random) -> LogConfig:
     """The log settings of a topic whose resolved settings are ``entries``; the roll jitter is drawn once."""
@@ -62,8 +71,9 @@ def log_config(entries: Mapping[str, ConfigEntry], dice: random.Random) -> LogCo
     if internal_bytes is not None:
         values["segment_bytes"] = internal_bytes  # Kafka's own way round the lower bound of segment.bytes, for tests
     limit_ms = min(jitter_ms, segment_ms)
+    keeps_all = any(entries[name].is_unreadable for name in _DECIDES_WHAT_GOES)
     return LogConfig(
-        cleanup_policy=frozenset(policy),
+        cleanup_policy=frozenset() if keeps_all else frozenset(policy),
         segment_jitter_ms=dice.randrange(limit_ms) if limit_ms > 0 else 0,
         **values,  # type: ignore[arg-type]  # the catalogue's types were checked when the values were parsed
     )
@@ -92,13 +102,13 @@ class TopicSettings:
 
     def log_config(self, image: ClusterImage, topic: str) -> LogConfig:
         """The settings of the topic's logs. The roll jitter is drawn anew."""
-        return log_config(self.resolver(image).resolve(image.topic_configs(topic)), self._dice)
+        return log_config(self.resolver(image).committed(image.topic_configs(topic)), self._dice)
 
     def min_in_sync(self, image: ClusterImage, topic: str) -> int:
         """``min.insync.replicas`` of the topic."""
         resolver, overrides, kept = self.resolver(image), image.topic_configs(topic), self._minimum
         if kept is None or kept[0] is not resolver or kept[1] is not overrides:
-            value = resolver.resolve(overrides)["min.insync.replicas"].value
+            value = resolver.committed(overrides)["min.insync.replicas"].value
             assert isinstance(value, int)
             self._minimum = kept = resolver, overrides, value
         return kept[2]

@@ -57,7 +57,7 @@ def topic_settings(image: ClusterImage, resolver: ConfigResolver) -> TopicSettin
 
 
 def _replication_settings(resolver: ConfigResolver, overrides: Mapping[str, str]) -> ReplicationSettings:
-    entries = resolver.resolve(overrides)
+    entries = resolver.committed(overrides)
     at_least = entries["min.insync.replicas"].value
     return ReplicationSettings(
         at_least if isinstance(at_least, int) else 1,

@@ -43,5 +43,11 @@ def group_limits(settings: GroupSettings, overrides: Mapping[str, str]) -> Group
 
 
 def _within(own: str | None, default_ms: int, minimum_ms: int, maximum_ms: int) -> int:
-    """The group's own value, brought within the bounds, which may be narrower now than when it was set."""
-    return default_ms if own is None else min(max(int(own), minimum_ms), maximum_ms)
+    """The group's own value, brought within the bounds, which may be narrower now than when it was set.
+
+    One that is no number, which another release may have written, is passed over.
+    """
+    try:
+        return default_ms if own is None else min(max(int(own), minimum_ms), maximum_ms)
+    except ValueError:
+        return default_ms

@@ -19,6 +19,7 @@ from stratalog.metadata.settings.resolution import (
     ConfigSynonym,
     resolve_broker_config,
     resolve_topic_config,
+    unreadable_settings,
 )
 from stratalog.metadata.settings.topic_rules import validate_topic_configs
 
@@ -42,5 +43,6 @@ __all__ = [
     "resolve_broker_config",
     "resolve_topic_config",
     "topic_definitions",
+    "unreadable_settings",
     "validate_topic_configs",
 ]

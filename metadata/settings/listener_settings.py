@@ -49,8 +49,8 @@ def resolve_listener_settings(
 ) -> dict[str, ConfigEntry]:
     """Every listener's setting that one of the layers holds, nearest layer first.
 
-    Without it the broker setting of ``entries`` holds; a setting that is not among them has none.
-    Raises `ConfigError` for a text that does not parse.
+    Without it the broker setting of ``entries`` holds; a setting that is not among them has none. A text that this release
+    cannot read is passed over.
     """
     found: dict[str, ConfigEntry] = {}
     for name in {name for _, texts in layers for name in texts}:
@@ -58,7 +58,10 @@ def resolve_listener_settings(
         if base is None:
             continue
         row = replace(base, name=name)
-        given = [(source, row.parse(texts[name])) for source, texts in layers if name in texts]
+        read = [(source, row.read(texts[name])) for source, texts in layers if name in texts]
+        given = [(source, value) for source, value in read if value is not None]
+        if not given:
+            continue
         mine = tuple(
             ConfigSynonym(name, None if row.is_sensitive else format_value(value), source) for source, value in given
         )

@@ -4,17 +4,21 @@ Order: topic override, dynamic setting of this broker, dynamic default of the cl
 DescribeConfigs calls this list for one setting its synonyms. Sources: KIP-226, KIP-569, Kafka's
 ``ConfigHelper``. One difference: where Kafka forgets ``log.retention.hours`` once ``log.retention.ms`` is unset,
 the whole chain is listed here, so that the source shown is the true one.
+
+A committed text that this release cannot read is passed over, and the next place's value holds: another release may have
+written it, and a node that ended over it would end at each start. `unreadable_settings` names such texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stratalog.metadata.settings.by_name import (
     client_metrics_definitions,
@@ -23,7 +27,7 @@ from stratalog.metadata.settings.by_name import (
     topic_definitions,
 )
 from stratalog.metadata.settings.catalogue.definition import ConfigDef, Synonym
-from stratalog.metadata.settings.catalogue.types import ConfigValue, format_value
+from stratalog.metadata.settings.catalogue.types import HIDDEN, ConfigError, ConfigValue, format_value
 
 __all__ = [
     "NOTHING",
@@ -33,6 +37,7 @@ __all__ = [
     "ConfigSynonym",
     "resolve_broker_config",
     "resolve_topic_config",
+    "unreadable_settings",
 ]
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -68,6 +73,8 @@ class ConfigEntry(Struct, frozen=True):
     source: ConfigSource
     synonyms: tuple[ConfigSynonym, ...]
     is_read_only: bool = False
+    is_unreadable: bool = False
+    """Whether a nearer place has a text for it that this release cannot read."""
 
     @property
     def name(self) -> str:
@@ -99,7 +106,6 @@ class ConfigResolver:
     """The settings of one level (topic or group) over the same broker settings; made once for each change of those.
 
     ``static`` is the broker's file, ``dynamic`` the broker's own dynamic settings, ``dynamic_default`` the cluster's.
-    Raises `ConfigError` if one of them does not parse.
     """
 
     __slots__ = ("_base", "_definitions", "_source")
@@ -115,7 +121,7 @@ class ConfigResolver:
         layers = _layers(static, dynamic, dynamic_default)
         self._definitions = level
         self._source = source
-        self._base = {name: _entry(row, list(_search(row, row.synonyms, layers))) for name, row in level.items()}
+        self._base = {name: _entry(row, row.synonyms, layers) for name, row in level.items()}
 
     @classmethod
     def for_topics(
@@ -143,11 +149,22 @@ class ConfigResolver:
         return cls(client_metrics_definitions(), ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)
 
     def resolve(self, overrides: Mapping[str, str]) -> Mapping[str, ConfigEntry]:
-        """Every setting of the level by name. Raises `ConfigError` for an override that does not parse.
+        """Every setting of the level by name, with the overrides of a request.
 
-        An override of a name that is not (any more) known is passed over: the log may hold what an older or newer
-        version wrote.
+        Raises `ConfigError` for an override that does not parse. One of a name that is not known is passed over.
         """
+        return self._over(overrides, ConfigDef.parse)
+
+    def committed(self, overrides: Mapping[str, str]) -> Mapping[str, ConfigEntry]:
+        """The same with overrides of the metadata log, which may be those of an older or newer release.
+
+        One that cannot be read is passed over, as one of a name that is not known.
+        """
+        return self._over(overrides, ConfigDef.read)
+
+    def _over(
+        self, overrides: Mapping[str, str], read: Callable[[ConfigDef, str], ConfigValue]
+    ) -> Mapping[str, ConfigEntry]:
         if not overrides:
             return MappingProxyType(self._base)
         entries = dict(self._base)
@@ -155,7 +172,10 @@ class ConfigResolver:
             row = self._definitions.get(name)
             if row is None:
                 continue
-            value = row.parse(text)
+            value = read(row, text)
+            if value is None:
+                entries[name] = replace(entries[name], is_unreadable=True)
+                continue
             mine = ConfigSynonym(name, None if row.is_sensitive else format_value(value), self._source)
             entries[name] = ConfigEntry(row, value, self._source, (mine, *entries[name].synonyms))
         return MappingProxyType(entries)
@@ -176,12 +196,26 @@ def resolve_broker_config(
     dynamic: Mapping[str, str] = NOTHING,
     dynamic_default: Mapping[str, str] = NOTHING,
 ) -> Mapping[str, ConfigEntry]:
-    """Every broker setting that holds. Raises `ConfigError` for a text that does not parse."""
+    """Every broker setting that holds."""
     layers, rows = _layers(static, dynamic, dynamic_default), definitions()
     entries = dict(_unset_entries())
     for name in {name for _, texts in layers for name in texts} & rows.keys():
         entries[name] = _broker_entry(rows[name], layers)
     return MappingProxyType(entries)
+
+
+def unreadable_settings(overrides: Mapping[str, str], level: Mapping[str, ConfigDef]) -> list[str]:
+    """Kafka's sentence for each committed text of a known setting that this release cannot read; secrets are not shown."""
+    problems = []
+    for name, text in sorted(overrides.items()):
+        row = level.get(name)
+        if row is None:
+            continue
+        try:
+            row.parse(text)
+        except ConfigError as error:
+            problems.append(f"Invalid value {HIDDEN} for configuration {name}" if row.is_sensitive else str(error))
+    return problems
 
 
 _Layers = tuple[tuple[ConfigSource, Mapping[str, str]], ...]
@@ -202,30 +236,35 @@ def _unset_entries() -> Mapping[str, ConfigEntry]:
 
 
 def _broker_entry(row: ConfigDef, layers: _Layers) -> ConfigEntry:
-    return _entry(row, list(_search(row, (Synonym(row.name),), layers)), is_read_only=not row.is_dynamic)
+    return _entry(row, (Synonym(row.name),), layers, is_read_only=not row.is_dynamic)
 
 
-def _search(row: ConfigDef, synonyms: tuple[Synonym, ...], layers: _Layers) -> Iterator[_Found]:
-    """Every place that gives ``row`` a value, nearest first, the broker settings' own defaults last."""
+def _entry(
+    row: ConfigDef, synonyms: tuple[Synonym, ...], layers: _Layers, *, is_read_only: bool = False
+) -> ConfigEntry:
+    """The nearest value of ``row`` with all others behind it, the broker settings' own defaults last."""
     rows = definitions()
+    found: list[_Found] = []
+    is_unreadable = False
     for source, texts in layers:
         for synonym in synonyms:
             text = texts.get(synonym.name)
-            if text is not None:
-                yield _found(row, synonym, rows[synonym.name].parse(text), source)
+            if text is None:
+                continue
+            value = rows[synonym.name].read(text)
+            if value is not None:
+                found.append(_found(row, synonym, value, source))
+            elif not found:
+                is_unreadable = True
     for synonym in synonyms:
         default = rows[synonym.name].default
         if default is not None:
-            yield _found(row, synonym, default, ConfigSource.DEFAULT_CONFIG)
+            found.append(_found(row, synonym, default, ConfigSource.DEFAULT_CONFIG))
+    shown = tuple(each.synonym for each in found)
+    value, holds = (found[0].value, shown[0].source) if found else (row.default, ConfigSource.DEFAULT_CONFIG)
+    return ConfigEntry(row, value, holds, shown, is_read_only, is_unreadable)
 
 
 def _found(row: ConfigDef, synonym: Synonym, value: ConfigValue, source: ConfigSource) -> _Found:
     text = None if row.is_sensitive else format_value(value)
     return _Found(synonym.value_of(value), ConfigSynonym(synonym.name, text, source))
-
-
-def _entry(row: ConfigDef, found: list[_Found], *, is_read_only: bool = False) -> ConfigEntry:
-    synonyms = tuple(each.synonym for each in found)
-    if not found:
-        return ConfigEntry(row, row.default, ConfigSource.DEFAULT_CONFIG, synonyms, is_read_only)
-    return ConfigEntry(row, found[0].value, found[0].synonym.source, synonyms, is_read_only)

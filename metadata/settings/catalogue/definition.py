@@ -128,6 +128,13 @@ class ConfigDef(Struct, frozen=True):
             self.validator(self.name, value)
         return value
 
+    def read(self, text: str) -> ConfigValue:
+        """The typed value of a committed ``text``; None if this release cannot read it: another one may have written it."""
+        try:
+            return self.parse(text)
+        except ConfigError:
+            return None
+
 
 def setting(
     name: str,

@@ -14,7 +14,7 @@ from stratalog.metadata.settings.catalogue.definition import (
     ConfigDef,
     setting,
 )
-from stratalog.metadata.settings.catalogue.validators import AnyList, OneOf, at_least
+from stratalog.metadata.settings.catalogue.validators import AddressCounts, AnyList, OneOf, at_least
 
 __all__ = ["SECURITY_PROTOCOLS", "SOCKET_SETTINGS"]
 
@@ -45,7 +45,7 @@ SOCKET_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("max.connections.per.ip", INT, INT_MAX, at_least(0), mode=WIDE,
             doc="Connections at one time from one address; not set, a quarter of those that the process has descriptors "
                 "for. 2147483647 in the file of settings is no limit."),
-    setting("max.connections.per.ip.overrides", STRING, "", mode=WIDE,
+    setting("max.connections.per.ip.overrides", STRING, "", AddressCounts(), mode=WIDE,
             doc="Other bounds for some addresses, as address:count pairs."),
     setting("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(SECURITY_PROTOCOLS), unused=_PLAIN,
             doc="Security protocol among brokers."),

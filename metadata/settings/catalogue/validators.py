@@ -8,6 +8,7 @@ of Kafka's documentation. Source of the texts: ``ConfigDef.Range``, ``ValidStrin
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from msgspec import Struct
 from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigValue
 
 __all__ = [
+    "AddressCounts",
     "AnyList",
     "GzipLevel",
     "IgnoreCaseOneOf",
@@ -25,9 +27,44 @@ __all__ = [
     "StorageClassName",
     "ThrottledReplicas",
     "Validator",
+    "address_counts",
     "at_least",
     "between",
 ]
+
+_COUNT: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+
+
+def address_counts(text: str) -> dict[str, int]:
+    """The counts of ``address:count`` pairs, by address as sockets tell it; IPv6 may stand in brackets.
+
+    Raises ValueError with what is wrong. Kafka takes names of hosts, too; a name is not looked up here.
+    """
+    counts: dict[str, int] = {}
+    for pair in filter(None, map(str.strip, text.split(","))):
+        address, _, count = pair.rpartition(":")
+        if _COUNT.fullmatch(count) is None or int(count) >= 1 << 31:
+            raise ValueError(f"{pair!r} is not address:count")
+        host = str(ip_address(address.strip().removeprefix("[").removesuffix("]")))
+        if host in counts:
+            raise ValueError(f"{host} stands there twice")
+        counts[host] = int(count)
+    return counts
+
+
+class AddressCounts(Struct, frozen=True):
+    """``address:count`` pairs, none twice."""
+
+    def __call__(self, name: str, value: ConfigValue) -> None:
+        """Raise `ConfigError` if ``value`` may not stand under ``name``."""
+        try:
+            address_counts(value if isinstance(value, str) else "")
+        except ValueError as error:
+            why = f"{error}; Value must be a list of address:count, as 127.0.0.1:100,[::1]:50, without names of hosts"
+            raise ConfigError.of(name, value, why) from error
+
+    def __str__(self) -> str:
+        return "address:count,address:count,..."
 
 
 class Validator(Protocol):

@@ -101,3 +101,24 @@ def test_start_up_settings_are_refused(alter, key):
     code, message = alter(key, "1")
     assert code is ErrorCode.INVALID_REQUEST
     assert message == f"Cannot update these configs dynamically: [{key}]"
+
+
+def test_a_text_that_cannot_be_read_keeps_the_former_value(given):
+    """Not that of the file, as long as the node runs; other changes hold meanwhile."""
+    image = EMPTY_IMAGE.apply([record("", "max.connections", "88")])
+    former = effective_config(given, image)
+    image = image.apply([record("", "max.connections", "many"), record("", "max.connections.per.ip", "9")])
+    config = effective_config(given, image, former)
+    assert (config.integer("max.connections"), config.integer("max.connections.per.ip")) == (88, 9)
+    assert effective_config(given, image).integer("max.connections") == 77
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "x:1", "127.0.0.1:-1", "localhost:3", ":5", "10.0.0.1:1,10.0.0.1:2"])
+@pytest.mark.parametrize("name", [None, ""])
+def test_counts_of_addresses_are_read_before_they_are_accepted(broker, alter, name, text):
+    """A text without a count once ended every node that applied it."""
+    code, message = alter("max.connections.per.ip.overrides", text, name)
+    assert code is ErrorCode.INVALID_REQUEST
+    assert "Value must be a list of address:count" in message
+    assert alter("max.connections.per.ip.overrides", "[::1]:5, 10.0.0.1:7", name)[0] is ErrorCode.NONE
+    assert broker.node.server.limits.per_ip_overrides == {"::1": 5, "10.0.0.1": 7}

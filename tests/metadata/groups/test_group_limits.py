@@ -19,3 +19,8 @@ def test_own_within_bounds():
     assert group_limits(GroupSettings(), own) == (50_000, 15_000, 0)
     narrow = GroupSettings(consumer_max_session_timeout_ms=46_000, consumer_min_assignment_interval_ms=10)
     assert group_limits(narrow, own) == (46_000, 15_000, 10)
+
+
+def test_a_text_that_is_no_number_gives_way_to_the_brokers_value():
+    """Another release may have committed it: a heartbeat must not fail over it."""
+    assert group_limits(GroupSettings(), {"consumer.session.timeout.ms": "long"}) == group_limits(GroupSettings(), {})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigType
+from stratalog.metadata.settings.catalogue.types import ConfigType
 from stratalog.metadata.settings.listener_settings import listener_definition, resolve_listener_settings
 from stratalog.metadata.settings.resolution import ConfigSource, resolve_broker_config
 
@@ -53,7 +53,9 @@ def test_a_secret_is_not_shown():
     assert [each.text for each in entry.synonyms] == [None]
 
 
-def test_a_text_that_does_not_parse_is_refused():
-    """In the words for the setting itself."""
-    with pytest.raises(ConfigError, match="seven"):
-        resolve_listener_settings(((MINE, {NAME: "seven"}),), {})
+def test_a_committed_text_that_cannot_be_read_is_passed_over():
+    """Another release may have written it; the next place's text holds."""
+    assert resolve_listener_settings(((MINE, {NAME: "seven"}),), {}) == {}
+    others = ((MINE, {NAME: "seven"}), (ConfigSource.STATIC_BROKER_CONFIG, {NAME: "7"}))
+    (entry,) = resolve_listener_settings(others, {}).values()
+    assert (entry.value, entry.source) == (7, ConfigSource.STATIC_BROKER_CONFIG)

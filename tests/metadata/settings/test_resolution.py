@@ -4,13 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.metadata.settings.catalogue.types import ConfigError
+from stratalog.metadata.settings.catalogue.definition import ConfigDef
+from stratalog.metadata.settings.catalogue.types import ConfigError, ConfigType
+from stratalog.metadata.settings.catalogue.validators import AnyList
 from stratalog.metadata.settings.resolution import (
     ConfigResolver,
     ConfigSource,
     ConfigSynonym,
     resolve_broker_config,
     resolve_topic_config,
+    unreadable_settings,
 )
 
 _LAYERS = ("topic", "dynamic", "dynamic_default", "static")
@@ -114,6 +117,24 @@ def test_an_override_that_does_not_parse_is_refused():
     """Resolution never guesses."""
     with pytest.raises(ConfigError, match=r"segment\.bytes"):
         resolve_topic_config({"segment.bytes": "many"})
+
+
+def test_a_committed_text_that_cannot_be_read_gives_way_to_the_next_place():
+    """Topic, broker and all brokers alike; the entry says that there was one."""
+    resolver = ConfigResolver.for_topics({"log.segment.bytes": "5242880"}, {"log.segment.bytes": "many"})
+    entry = resolver.committed({"segment.bytes": "more"})["segment.bytes"]
+    assert (entry.value, entry.source, entry.is_unreadable) == (5242880, ConfigSource.STATIC_BROKER_CONFIG, True)
+    assert [one.text for one in entry.synonyms] == ["5242880", "1073741824"]
+    readable = resolver.committed({"segment.bytes": "2097152"})["segment.bytes"]
+    assert (readable.value, readable.is_unreadable) == (2097152, False)
+    entry = resolve_broker_config({}, {"max.connections": "x"}, {"max.connections": "7"})["max.connections"]
+    assert (entry.value, entry.is_unreadable) == (7, True)
+
+
+def test_a_secret_that_cannot_be_read_is_not_shown():
+    """Names of settings that are unknown are none of this release's."""
+    rows = {"p": ConfigDef("p", ConfigType.PASSWORD, None, "", AnyList())}
+    assert unreadable_settings({"p": "s3cret", "q": "x"}, rows) == ["Invalid value [hidden] for configuration p"]
 
 
 def test_a_group_setting_falls_back_to_the_brokers():

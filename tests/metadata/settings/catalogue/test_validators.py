@@ -4,6 +4,7 @@ import pytest
 
 from stratalog.metadata.settings.catalogue.types import ConfigError
 from stratalog.metadata.settings.catalogue.validators import (
+    AddressCounts,
     AnyList,
     GzipLevel,
     IgnoreCaseOneOf,
@@ -12,6 +13,7 @@ from stratalog.metadata.settings.catalogue.validators import (
     OneOf,
     Range,
     ThrottledReplicas,
+    address_counts,
     at_least,
     between,
 )
@@ -96,6 +98,7 @@ def test_a_value_within_bounds_is_accepted(validator, value):
         (GzipLevel(), "[1,...,9] or -1"),
         (NonEmptyText(), "non-empty string"),
         (AnyList(), ""),
+        (AddressCounts(), "address:count,address:count,..."),
         (AnyList(empty_allowed=False), "non-empty list"),
         (ListOf(("a",)), "[a]"),
         (IgnoreCaseOneOf(("a",)), "(case insensitive) [A]"),
@@ -104,3 +107,12 @@ def test_a_value_within_bounds_is_accepted(validator, value):
 def test_valid_values_read_as_in_kafkas_reference(validator, text):
     """The text of a validator is the column "Valid Values"."""
     assert str(validator) == text
+
+
+def test_counts_of_addresses_come_under_the_names_that_sockets_tell():
+    """Without brackets, in the short form."""
+    counts = address_counts(" 10.0.0.1:7 ,[0:0::1]:2147483647,2001:DB8::1:0,")
+    assert counts == {"10.0.0.1": 7, "::1": 2147483647, "2001:db8::1": 0}
+    assert address_counts("") == {}
+    with pytest.raises(ValueError, match=r"'10\.0\.0\.1:2147483648' is not address:count"):
+        address_counts("10.0.0.1:2147483648")
