@@ -30,6 +30,8 @@ __all__ = [
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 
+_PLAIN: Final = "identity"
+
 MISTAKES: Final = (HttpProcessingError, ClientPayloadError, web.RequestPayloadError)
 """Raised by aiohttp for bytes that are no HTTP, and for bodies that are not what their header says."""
 
@@ -66,6 +68,9 @@ def changing_refusal(
         return refused(403, f"changes are taken from this machine only, not from {host}: use the Kafka protocol")
     if request.content_type != "application/json":
         return refused(415, "send JSON, with Content-Type: application/json")
+    encoding = request.headers.get("Content-Encoding", _PLAIN)
+    if encoding.strip().lower() != _PLAIN:
+        return refused(415, f"send JSON without Content-Encoding, not as {encoding}: nothing is unpacked here")
     if not authorizer.allows(ANONYMOUS, host, operation, resource, name):
         what = f"{resource.name.lower()} {name!r}"
         return refused(403, f"{ANONYMOUS} may not {operation.name} {what}: use the Kafka protocol with a log-in")
@@ -87,7 +92,7 @@ async def json_body(request: web.Request) -> dict[str, Any] | web.Response:
 async def answer_bad_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
     """A body that cannot be read is the client's mistake: 400, and nothing in the log.
 
-    A broken encoding (gzip that is none), a body that ends too early.
+    A body that ends too early, for one.
     """
     try:
         return await handler(request)

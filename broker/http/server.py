@@ -67,7 +67,14 @@ class HttpServer:
         for target, route in self._more.items():
             method, _, path = target.rpartition(" ")
             application.router.add_route(method or "GET", path, route)
-        runner = web.AppRunner(application, access_log=None, logger=log, handle_signals=False, shutdown_timeout=1.0)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=log,
+            handle_signals=False,
+            shutdown_timeout=1.0,
+            auto_decompress=False,  # else aiohttp unpacks what no route reads, gigabytes in one turn of the loop
+        )
         await runner.setup()
         self._runner = runner
         assert runner.server is not None

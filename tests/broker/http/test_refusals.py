@@ -12,11 +12,16 @@ from stratalog.broker.http.refusals import changing_refusal, json_body
 from stratalog.broker.requests.authorizer import AllowAll, Operation, ReadOnly
 
 
-def request(remote: str | None = "127.0.0.1", content_type: str = "application/json", text: str = "{}") -> Any:
+def request(
+    remote: str | None = "127.0.0.1",
+    content_type: str = "application/json",
+    text: str = "{}",
+    encoding: str = "identity",
+) -> Any:
     async def body() -> bytes:
         return text.encode()
 
-    return SimpleNamespace(remote=remote, content_type=content_type, read=body)
+    return SimpleNamespace(remote=remote, content_type=content_type, headers={"Content-Encoding": encoding}, read=body)
 
 
 @pytest.mark.parametrize("remote", ["127.0.0.1", "127.1.2.3", "::1"])
@@ -31,6 +36,7 @@ def test_processes_of_this_machine_may(remote: str) -> None:
         (request("10.0.0.1"), 403, "this machine only, not from 10.0.0.1"),
         (request(None), 403, "this machine only"),
         (request("not-an-address"), 403, "this machine only"),
+        (request(encoding="gzip"), 415, "without Content-Encoding"),
         (request(content_type="application/x-www-form-urlencoded"), 415, "application/json"),
     ],
 )
