@@ -205,6 +205,15 @@ class ResponseQueue(deque[ResponseSlot]):
             self.popleft().parts = []
             out += parts
 
+    @property
+    def finished_bytes(self) -> int:
+        """The bytes of answers that are known and wait for others."""
+        size_bytes = 0
+        for slot in self:
+            if slot.parts:
+                size_bytes += parts_length(slot.parts)
+        return size_bytes
+
     def take_all(self) -> list[ResponseSlot]:
         """Remove and return every slot: the connection is gone."""
         slots = list(self)

@@ -217,9 +217,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def deliver(self) -> None:
         """A parked answer is known: send those whose turn has come, together, at the end of the loop's turn."""
-        if not self._flush_due and not self._handling:
-            self._flush_due = True
-            self._services.tick.defer(self._flush)
+        if not self._handling:
+            self._schedule_flush()
 
     def hold(self) -> None:
         """Handle no further request: the work for one that was handled takes several turns of the loop."""
@@ -345,8 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(str(error))
         finally:
             self._handling = False
-        responses = self._responses
-        if self._out or (responses and responses[0].parts is not None):
+        if self._out or self._responses:
             self._flush()
         if receiver.buffer is None and services.buffers.memory.accepts:
             return
@@ -369,7 +367,9 @@ class Connection(asyncio.BufferedProtocol):
         parts, responses = self._out, self._responses
         if responses:
             responses.take_ready(parts)
-            if self.stalled & PARKED and len(responses) <= self._parked_max // 2:
+            if responses.finished_bytes > self._services.limits.queued_bytes_max:
+                self._stall(PARKED)
+            elif self.stalled & PARKED and len(responses) <= self._parked_max // 2:
                 self._unstall(PARKED)
         if not parts:
             return

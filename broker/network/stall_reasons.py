@@ -9,7 +9,7 @@ __all__ = ["ENDED", "MEMORY", "MUTED", "PARKED", "QUEUED", "SLICED", "TURN"]
 TURN: Final = 1
 """It has had its turn."""
 PARKED: Final = 2
-"""Too many of its requests wait for their answers."""
+"""Too many of its requests wait for their answers, or answers of too many bytes wait for one before them."""
 QUEUED: Final = 4
 """It has not taken the bytes of answers that were sent."""
 MUTED: Final = 8

@@ -10,6 +10,8 @@ import pytest
 
 from stratalog.broker.network.connection_services import ConnectionLimits
 from stratalog.broker.network.server import ServerLimits
+from stratalog.broker.network.stall_reasons import PARKED
+from stratalog.broker.requests.dispatch import PENDING
 
 MIB = 1 << 20
 HEAD = bytes.fromhex("001200000000")
@@ -174,3 +176,37 @@ async def test_an_attackers_frames_age_out(serve, wire, until, announce):
     ahead = 7.0
     edge.server._sweep_connections()
     await asyncio.wait_for(client.receive(), 5)
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_finished_answers_behind_a_waiting_one_are_bounded(serve, wire, until, later):
+    """One long poll, and long answers pipelined behind it: one connection could take gigabytes otherwise."""
+    waiting, others = [], []
+
+    def handle(context, request):
+        if request.action:
+            waiting.append(context)
+            return PENDING
+        others.append(context)
+        if not later:
+            return wire.EchoResponse(error_code=0, text="x" * 10_000)
+        asyncio.get_running_loop().call_later(
+            0.001, context.respond, wire.EchoResponse(error_code=0, text="x" * 10_000)
+        )
+        return PENDING
+
+    limits = ServerLimits(connection=ConnectionLimits(queued_bytes_max=25_000))
+    edge = await serve(wire.echo_api(handle), limits=limits)
+    client = await edge.client()
+    await client.send(client.frame(wire.EchoRequest(text="", action=1), 2))
+    await until(lambda: waiting)
+    (connection,) = edge.server.connections
+    for number in range(20):
+        await client.send(client.frame(wire.EchoRequest(text=""), 2))
+        await until(lambda number=number: len(others) > number or connection.stalled & PARKED)
+        await asyncio.sleep(0.005)
+    assert len(others) <= 4
+    waiting[0].respond(wire.EchoResponse(error_code=0, text="waited"))
+    answers = [await client.answer(wire.EchoResponse, 2) for _ in range(21)]
+    assert [len(answer.text) for _, answer in answers] == [6] + 20 * [10_000]
+    assert not connection.stalled
