@@ -90,9 +90,9 @@ class ColdAdmission:
             self._refused.pop(reader, None)
 
     def throttle_ms(self, reader: Reader) -> int:
-        """How long the reader has to wait still; 0 if it was not refused."""
+        """How long the reader has to wait still, as far as an answer can tell; 0 if it was not refused."""
         refused = self._refused.get(reader)
-        return 0 if refused is None else max(1, refused[0] - self._now_ms())
+        return 0 if refused is None else min(max(1, refused[0] - self._now_ms()), _THROTTLE_MS_MAX)
 
     def room(self) -> None:
         """The cache may have room: those who wait for it are woken in a later turn."""
@@ -122,4 +122,5 @@ class ColdAdmission:
             self._call_at(min(until_ms for until_ms, _ in self._refused.values()))
 
 
+_THROTTLE_MS_MAX: Final = (1 << 31) - 1
 _NO_RATES: Final = FetchRates()

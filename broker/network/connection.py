@@ -235,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def mute_until(self, deadline: float) -> None:
         """Handle no request before ``deadline`` (monotonic seconds): a quota is exceeded."""
-        if deadline <= self.muted_until:
+        if deadline <= self.muted_until or self.closed:
             return
         self.muted_until = deadline
         if self._unmute is not None:

@@ -19,7 +19,7 @@ from stratalog.metadata.controller.quotas import (
 from stratalog.metadata.quotas.resolution import NO_QUOTAS
 from stratalog.metadata.quotas.windows import RateWindows, TokenBucket
 
-__all__ = ["MeterKind", "Meters", "MutationMeter", "RateMeter"]
+__all__ = ["Meter", "MeterKind", "Meters", "MutationMeter", "RateMeter"]
 
 _METERS_MIN: Final = 1024
 """So many are kept before it is looked for those in which nothing is left."""
@@ -36,7 +36,7 @@ class MeterKind(StrEnum):
     REQUEST = REQUEST_PERCENTAGE
 
 
-class _Meter:
+class Meter:
     """The bound, and how often and for how long it muted a client."""
 
     __slots__ = ("bound", "muted_until", "throttle_count", "throttle_seconds")
@@ -54,7 +54,7 @@ class _Meter:
         self.muted_until = max(self.muted_until, now + seconds)
 
 
-class RateMeter(_Meter):
+class RateMeter(Meter):
     """A rate, in bytes or in percent of the loop's time, a second."""
 
     __slots__ = ("windows",)
@@ -73,7 +73,7 @@ class RateMeter(_Meter):
         return self.windows.idle(now)
 
 
-class MutationMeter(_Meter):
+class MutationMeter(Meter):
     """Changes of the cluster, in partitions a second."""
 
     __slots__ = ("bucket",)
@@ -177,7 +177,7 @@ class Meters:
             for scope, meter in self._of(key):
                 yield {"quota": str(key), **_labels(scope)}, meter.throttle_count
 
-    def _of(self, key: str) -> Iterable[tuple[Scope, _Meter]]:
+    def _of(self, key: str) -> Iterable[tuple[Scope, Meter]]:
         if key == CONTROLLER_MUTATION_RATE:
             return self._mutations.items()
         return ((scope, meter) for (kind, scope), meter in self._rates.items() if kind == key)

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from stratalog.broker.network.connection_services import Client
 from stratalog.broker.network.server import Server
 from stratalog.broker.requests.context import RequestContext, ServedBroker
-from stratalog.broker.requests.quota_meters import MeterKind, Meters, MutationMeter, RateMeter
+from stratalog.broker.requests.quota_meters import Meter, MeterKind, Meters, MutationMeter, RateMeter
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import BrokerConfig
@@ -35,6 +35,8 @@ AnswerT = TypeVar("AnswerT")
 
 _PRODUCE_KEY: Final = 0
 _WAIT_SECONDS_MIN: Final = 0.001
+_THROTTLE_MS_MAX: Final = (1 << 31) - 1
+"""No answer can tell a longer time, which is 24.8 days; a client that owes more waits again then."""
 _PERCENT: Final = 100.0
 _CLIENTS_MAX: Final = 4096
 """Clients whose quotas are remembered; looking them up again costs little."""
@@ -85,7 +87,7 @@ class ClientQuotas:
         """Tell the client for how long it will not be heard."""
         seconds = connection.muted_until - self._monotonic()
         if seconds > 0 and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = math.ceil(seconds * 1000)
+            response.throttle_time_ms = math.ceil(min(seconds * 1000, _THROTTLE_MS_MAX))
 
     def fetch_bytes_max(self) -> float:
         """More than this would be too much even for a client that has not fetched for long."""
@@ -105,16 +107,12 @@ class ClientQuotas:
         if wait < _WAIT_SECONDS_MIN:
             self._use(meter, connection, size_bytes, now)
             return True
-        meter.throttled(wait, now)
-        connection.mute_until(now + wait)
+        _mute(meter, connection, wait, now)
         return False
 
     def _use(self, meter: RateMeter, connection: Client, amount: float, now: float, wait_max: float = math.inf) -> None:
         """Count an amount; if that is too much, the connection is not heard for a while."""
-        wait = min(meter.windows.use(amount, meter.bound, now), wait_max)
-        if wait >= _WAIT_SECONDS_MIN:
-            meter.throttled(wait, now)
-            connection.mute_until(now + wait)
+        _mute(meter, connection, min(meter.windows.use(amount, meter.bound, now), wait_max), now)
 
     def permit(self, connection: Client, *, strict: bool) -> Permit:
         """The permit that changes of the cluster ask. ``strict``: they are
@@ -129,12 +127,17 @@ class ClientQuotas:
         refused = strict and bucket.tokens(bound, now) < 0
         if not refused:
             bucket.take(count, bound, now)
-        wait = 0.0 if strict and not refused else bucket.wait_seconds(bound, now)
-        if wait >= _WAIT_SECONDS_MIN:
-            meter.throttled(wait, now)
-            connection.mute_until(now + wait)
+        _mute(meter, connection, 0.0 if strict and not refused else bucket.wait_seconds(bound, now), now)
         if refused:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+
+
+def _mute(meter: Meter, connection: Client, wait: float, now: float) -> None:
+    """The client of the meter is not heard for so many seconds, if that is worth the while."""
+    wait = min(wait, _THROTTLE_MS_MAX / 1000)
+    if wait >= _WAIT_SECONDS_MIN:
+        meter.throttled(wait, now)
+        connection.mute_until(now + wait)
 
 
 def mutation_permit(context: RequestContext[ServedBroker], strict_since: int) -> Permit:

@@ -17,8 +17,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import Final
 
 __all__ = ["RateWindows", "TokenBucket"]
+
+_DEBT_SECONDS_MAX: Final = 1e9
+"""The longest of one use: a debt without an end would outlive the quota under which it was made."""
 
 
 class RateWindows:
@@ -46,7 +50,8 @@ class RateWindows:
             windows[-1][1] += amount
         else:
             windows.append([number, amount])
-        self._paid_at = max(self._paid_at, now - self.burst_seconds) + amount / bound
+        seconds = max(-_DEBT_SECONDS_MAX, min(amount / bound, _DEBT_SECONDS_MAX))
+        self._paid_at = max(self._paid_at, now - self.burst_seconds) + seconds
         return self.wait_seconds(bound, now)
 
     def give_back(self, amount: float, bound: float, now: float) -> None:

@@ -129,3 +129,9 @@ def test_a_reader_that_leaves_while_others_are_woken_is_left_out(rig):
     rig.admission.room()
     rig.advance(0)
     assert rig.woken == [("c", 1)]
+
+
+def test_no_waiting_time_is_longer_than_an_answer_can_hold(rig):
+    """At a byte a second a chunk takes months: a fetch without an answer would be sent again at once."""
+    rig.admission.refuse(("a", 1), 4 << 30)
+    assert rig.admission.throttle_ms(("a", 1)) == (1 << 31) - 1

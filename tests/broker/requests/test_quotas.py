@@ -99,6 +99,57 @@ def test_a_muted_client_is_heard_again(broker, new_batch):
     assert answers[-1].throttle_time_ms > 0
 
 
+@pytest.mark.parametrize("bound", [1, 5e-324])
+def test_a_wait_that_no_answer_can_hold_becomes_the_longest(broker, new_batch, bound):
+    """The batch is in the log: without an answer the producer would send it again."""
+    broker.create("t", max_message_bytes=8 << 20)
+    image = broker.node.image.quotas.with_record(
+        record_of(entity_of({"client-id": "limited"}), "producer_byte_rate", bound)
+    )
+    broker.run(broker.node.quotas.follow, image)  # the smallest value is not asked for with the API
+    link = broker.link(client_id="limited")
+    answer = link.call(produce(new_batch(b"x" * (3 << 20))), 12)
+    assert (1 << 31) - 60_000 < answer.throttle_time_ms < 1 << 31
+    assert answer.responses[0].partition_responses[0].base_offset == 0
+    assert connection_of(broker).stalled & _MUTED
+    figures = broker.run(broker.node.metrics.render).decode()
+    assert not [line for line in figures.splitlines() if line.endswith((" inf", " Inf", " +Inf")) and "limited" in line]
+
+
+@pytest.mark.parametrize("kind", ["fetch", "mutation"])
+def test_no_wait_of_a_client_is_longer_than_an_answer_can_tell(kind):
+    """Fetched bytes, and changes of the cluster."""
+    key = {"fetch": "consumer_byte_rate", "mutation": "controller_mutation_rate"}[kind]
+    quotas, client, until = quotas_of(key, 1e-9)
+    if kind == "fetch":
+        assert quotas.may_fetch(client, 1 << 20)
+        assert not quotas.may_fetch(client, 1 << 20)
+    else:
+        quotas.permit(client, strict=False)(1000)
+    response = FetchResponse(responses=[])
+    quotas.mark(client, response)
+    assert response.throttle_time_ms == (1 << 31) - 1
+    assert max(until) <= 100 + 2147483.647
+
+
+def quotas_of(key, bound):
+    """The quotas of a client with a bound, the client, and until when it was muted; at 100 s of the clock."""
+    config = load_config(environment={}, assignments=["node.id=1", "log.dirs=/tmp/none"], host_name="localhost")
+    clock = SimpleNamespace(monotonic=lambda: 100.0, wall_ms=lambda: 0)
+    until = []
+    server = SimpleNamespace(use_quotas=lambda *_: None, connections=())
+    quotas = Quotas(config, clock, Metrics(), server)
+    quotas.follow(QuotasImage().with_record(record_of(entity_of({"client-id": "limited"}), key, bound)))
+    client = SimpleNamespace(principal="User:ANONYMOUS", client_id="limited", muted_until=0.0)
+
+    def mute_until(deadline):
+        until.append(deadline)
+        client.muted_until = max(client.muted_until, deadline)
+
+    client.mute_until = mute_until
+    return quotas.of(client), client, until
+
+
 def test_others_are_not_limited(broker, new_batch):
     """Another client id, and everybody after the quota has gone."""
     broker.create("t")

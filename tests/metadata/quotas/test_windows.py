@@ -1,5 +1,7 @@
 """Rates and buckets: what a client that is muted in time can get through."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,3 +128,12 @@ def test_a_bucket_gives_no_more_than_its_rate_and_its_capacity(requests):
         for at, amount in taken[first:]:
             total += amount
             assert total <= 2.0 * (at - taken[first][0] + 11.0) + 50 + 1e-6
+
+
+def test_the_debt_of_the_smallest_quota_is_paid_off_one_day():
+    """A debt without an end would outlive the quota, and a client would not be heard under a larger one either."""
+    windows = RateWindows(11, 1.0)
+    assert windows.use(1000, 5e-324, 100.0) == math.inf
+    assert windows.wait_seconds(1000.0, 2e9) == 0
+    windows.give_back(1000, 5e-324, 2e9)
+    assert windows.use(1000, 1000.0, 2e9 + 1) == 0
