@@ -312,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def sweep(self, now: float, idle_seconds: float) -> str | None:
         """Called now and then: why the connection should be closed, if it should."""
-        quiet = now - self.read_at
+        quiet = now - max(self.read_at, self._sender.busy_at(now, waits=bool(self._responses)))
         if quiet > idle_seconds and not self._responses and not self.stalled & MUTED:
             return f"idle for {quiet:.0f} s"
         if not self.authenticated and now - self._opened_at > AUTHENTICATION_SECONDS:

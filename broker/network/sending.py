@@ -55,7 +55,19 @@ class SenderOwner(Protocol):
 class Sender:
     """The queue of parts, and reading ahead of the slices that are not in the page cache."""
 
-    __slots__ = ("_loop", "_metrics", "_owner", "_page_cache", "_queue", "_warm", "_warming", "closed", "queued_bytes")
+    __slots__ = (
+        "_busy_at",
+        "_has_sent",
+        "_loop",
+        "_metrics",
+        "_owner",
+        "_page_cache",
+        "_queue",
+        "_warm",
+        "_warming",
+        "closed",
+        "queued_bytes",
+    )
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, owner: SenderOwner, page_cache: PageCache, metrics: NetworkMetrics
@@ -67,6 +79,8 @@ class Sender:
         self._queue: deque[Part] = deque()
         self._warm: FileSlice | None = None
         self._warming = False
+        self._has_sent = False
+        self._busy_at = 0.0
         self.closed = False
         self.queued_bytes = 0
 
@@ -83,6 +97,15 @@ class Sender:
                 self._queue.append(part)
                 self.queued_bytes += size
 
+    def busy_at(self, now: float, *, waits: bool) -> float:
+        """When the sender was last busy, in seconds: ``now`` if queued bytes have left since the last call.
+
+        Or if an answer ``waits`` to become known: the client may take its time after it, too.
+        """
+        if self._has_sent or waits:
+            self._has_sent, self._busy_at = False, now
+        return self._busy_at
+
     def pump(self) -> None:
         """Send what is queued, as far as the socket takes it."""
         raise NotImplementedError
@@ -96,6 +119,7 @@ class Sender:
     def _advance(self, count: int) -> None:
         """Drop ``count`` bytes from the front of the queue; a slice is cut, never changed, for others may hold it."""
         self.queued_bytes -= count
+        self._has_sent = True
         self._metrics.bytes_sent += count
         queue = self._queue
         while count:

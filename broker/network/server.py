@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import ssl
 from collections import Counter, deque
@@ -30,6 +31,7 @@ __all__ = ["Server", "ServerLimits", "told_listeners"]
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS_MAX: Final = 5.0
+_SWEEP_SECONDS_MIN: Final = 0.05
 _SWEEP_SECONDS_SHORT_OF_MEMORY: Final = 1.0
 _MEMORY_WAIT_SECONDS_MAX: Final = 10.0
 """When a request has waited for memory for longer, the broker is not ready for more."""
@@ -50,7 +52,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
 
     ``connections_max`` (``max.connections``), ``connections_reserved`` (of those, the ones that only addresses with few
     connections get), ``connections_per_ip_max`` (``max.connections.per.ip``, with ``per_ip_overrides``), ``connection_rate_max`` (``max.connection.creation.rate``, a second), ``idle_ms``
-    (``connections.max.idle.ms``), ``request_memory_bytes`` (``queued.max.request.bytes``: receive buffers of all
+    (``connections.max.idle.ms``, below 0 for ever), ``request_memory_bytes`` (``queued.max.request.bytes``: receive buffers of all
     connections), ``request_memory_per_ip_bytes`` (``stratalog.request.memory.per.ip.bytes``: what unfinished large
     requests of one address hold of it; None is half), ``send_buffer_bytes`` and ``receive_buffer_bytes`` (``socket.send.buffer.bytes``,
     ``socket.receive.buffer.bytes``; None leaves them to the kernel, which adapts them), ``backlog``
@@ -307,14 +309,15 @@ class Server:
     # Looking after connections that do nothing.
 
     def _schedule_sweep(self) -> None:
-        delay = min(SWEEP_SECONDS_MAX, self.limits.idle_ms / 4000)
+        idle_ms = self.limits.idle_ms
+        delay = SWEEP_SECONDS_MAX if idle_ms < 0 else max(_SWEEP_SECONDS_MIN, min(SWEEP_SECONDS_MAX, idle_ms / 4000))
         if self.buffers.memory.waits:
             delay = min(delay, _SWEEP_SECONDS_SHORT_OF_MEMORY)
         self._sweep = self._services.loop.call_later(delay, self._sweep_connections)
 
     def _sweep_connections(self) -> None:
         now = self._services.clock.monotonic()
-        idle_seconds = self.limits.idle_ms / 1000
+        idle_seconds = self.limits.idle_ms / 1000 if self.limits.idle_ms >= 0 else math.inf
         for connection in list(self.connections):
             try:
                 reason = connection.sweep(now, idle_seconds)

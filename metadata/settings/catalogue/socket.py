@@ -29,7 +29,8 @@ SOCKET_SETTINGS: Final[tuple[ConfigDef, ...]] = (
     setting("advertised.listeners", LIST, None, AnyList(empty_allowed=False, null_allowed=True),
             doc="Addresses that clients get, as NAME://host:port; not set, the listeners themselves. 0.0.0.0 "
                 "cannot be advertised."),
-    setting("connections.max.idle.ms", LONG, 600_000, doc="A connection silent for longer than this is closed."),
+    setting("connections.max.idle.ms", LONG, 600_000, at_least(-1),
+            doc="A connection silent for longer than this is closed; -1: none is."),
     setting("inter.broker.listener.name", STRING, None,
             doc="Listener that brokers use among themselves."),
     setting("listener.security.protocol.map", STRING, _PROTOCOL_MAP,

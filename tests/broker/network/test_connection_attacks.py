@@ -210,3 +210,37 @@ async def test_finished_answers_behind_a_waiting_one_are_bounded(serve, wire, un
     answers = [await client.answer(wire.EchoResponse, 2) for _ in range(21)]
     assert [len(answer.text) for _, answer in answers] == [6] + 20 * [10_000]
     assert not connection.stalled
+
+
+async def test_a_client_that_takes_its_answer_slowly_is_not_idle(serve, wire, until):
+    """Each byte that leaves counts as one that comes; a client that takes nothing is closed all the same."""
+    edge = await serve(wire.echo_api(lambda context, request: wire.EchoResponse(error_code=0, text="x" * (8 << 20))))
+    client = await edge.client(limit=1 << 10)
+    await client.send(client.frame(wire.EchoRequest(text=""), 2))
+    await until(lambda: edge.server.connections)
+    (connection,) = edge.server.connections
+    await until(lambda: connection._sender.queued_bytes)
+    begun = connection.read_at
+    assert connection.sweep(begun + 9, 10) is None
+    assert connection.sweep(begun + 20, 10).startswith("idle for")
+    left = connection._sender.queued_bytes
+    while connection._sender.queued_bytes == left:
+        await client.reader.read(64 << 10)
+    assert connection.sweep(begun + 20, 10) is None
+    assert connection.sweep(begun + 29, 10) is None
+
+
+async def test_a_client_whose_answer_came_late_is_not_idle_at_once(serve, wire, until):
+    """It has waited for longer than an idle connection may be silent."""
+    waiting = []
+    edge = await serve(wire.echo_api(lambda context, _: waiting.append(context) or PENDING))
+    client = await edge.client()
+    await client.send(client.frame(wire.EchoRequest(text="")))
+    await until(lambda: waiting)
+    (connection,) = edge.server.connections
+    begun = connection.read_at
+    assert connection.sweep(begun + 20, 10) is None
+    waiting[0].respond(wire.EchoResponse(error_code=0))
+    await client.answer(wire.EchoResponse)
+    assert connection.sweep(begun + 21, 10) is None
+    assert connection.sweep(begun + 31, 10) == "idle for 11 s"

@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
@@ -290,3 +291,30 @@ async def test_a_client_that_comes_while_the_server_closes_is_not_forgotten(turn
         gc.collect()
     assert [str(one.message) for one in caught if one.category is ResourceWarning] == []
     assert not server.connections
+
+
+async def test_a_connection_may_be_idle_for_ever(serve, wire):
+    """connections.max.idle.ms=-1 is Kafka's word for that; it once closed all, and left the loop no pause."""
+    clock = SlidingClock()
+    edge = await serve(wire.echo_api(), clock=clock, limits=ServerLimits(idle_ms=-1))
+    client = await edge.client()
+    await client.ask(wire.EchoRequest(text=""), wire.EchoResponse)
+    clock.ahead = 1e6
+    edge.server._sweep_connections()
+    assert (await client.ask(wire.EchoRequest(text="a"), wire.EchoResponse)).text == "a"
+
+
+@pytest.mark.parametrize(("idle_ms", "seconds"), [(-1, 5), (0, 0.05), (10, 0.05), (1000, 0.25), (600_000, 5)])
+async def test_looks_at_connections_have_pauses(serve, wire, monkeypatch, idle_ms, seconds):
+    """For every idle time."""
+    edge = await serve(wire.echo_api(), limits=ServerLimits(idle_ms=idle_ms))
+    delays = []
+    loop = edge.server._services.loop
+    edge.server._sweep.cancel()
+    later = loop.call_later
+    monkeypatch.setattr(
+        edge.server._services, "loop", SimpleNamespace(call_later=lambda *call: delays.append(call[0]) or later(*call))
+    )
+    edge.server._sweep_connections()
+    monkeypatch.undo()
+    assert delays == [seconds]
