@@ -66,6 +66,12 @@ def _compaction_lag(values: Values) -> str | None:
     return f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
 
 
+def _connections_of_an_address(values: Values) -> str | None:
+    if _number(values, "max.connections.per.ip") or values["max.connections.per.ip.overrides"]:
+        return None
+    return "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+
+
 def _total_retention(values: Values, unit: str) -> int | None:
     total = _number(values, f"log.retention.{unit}")
     if total is not None or unit != "ms":
@@ -151,6 +157,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _roll,
     _retention,
     _compaction_lag,
+    _connections_of_an_address,
     _local_retention,
     _copy_lag,
     _replica_wait,

@@ -96,3 +96,11 @@ def test_a_copy_lag_within_local_retention_is_well(lag):
 def test_all_problems_are_reported_at_once():
     """Otherwise a file would be fixed one line a start."""
     assert len(_problems({"log.roll.ms": "0", "log.retention.ms": "0"})) == 2
+
+
+def test_no_address_at_all_is_a_lock_without_a_key():
+    """A change that keeps every client out could be taken back by none of them."""
+    name = "max.connections.per.ip"
+    (problem,) = _problems({name: "0"})
+    assert problem == f"{name} can be set to zero only if {name}.overrides property is set."
+    assert _problems({name: "0", f"{name}.overrides": "127.0.0.1:10"}) == []
