@@ -22,14 +22,15 @@ def view_of(
     control: Iterable[tuple[int, ControlRecord]] = (),
     *,
     quorum: QuorumRecords = STATIC_QUORUM,
+    quorum_end: int = 0,
     static_voters: VoterSet | None = None,
 ) -> LogView:
     """The view of a log ``[start_offset, end_offset)``, all of it synced.
 
     ``epochs``: each epoch and the offset of its first record, ascending. ``snapshots``: the whole ones on disk, in any
-    order. ``control``: the control records of the log with their offsets, ascending; those that the newest snapshot
-    has, too, change nothing. ``quorum``: the facts in the newest snapshot, or in that of `format`. ``static_voters``:
-    those of ``controller.quorum.voters``, which count until a record names others.
+    order. ``control``: the control records of the log with their offsets, ascending. ``quorum``: the facts that the
+    records below ``quorum_end`` leave, by a snapshot that was read or by that of `format`; only control records from
+    there on change them. ``static_voters``: those of ``controller.quorum.voters``, which count until a record names others.
 
     Raises `Corrupt` if the log does not reach back to the newest snapshot, and for a stored voter that is named twice.
     """
@@ -43,11 +44,11 @@ def view_of(
     voter_sets = [(BEFORE_THE_LOG, static_voters)] if static_voters else []
     levels = []
     if quorum.kraft_version:
-        levels.append((newest - 1, quorum.kraft_version))
+        levels.append((quorum_end - 1, quorum.kraft_version))
         if quorum.voters:
-            voter_sets = [(newest - 1, voter_set(quorum.voters))]
+            voter_sets = [(quorum_end - 1, voter_set(quorum.voters))]
     for offset, record in control:
-        if offset < newest:
+        if offset < quorum_end:
             continue
         if isinstance(record, Voters):
             voter_sets.append((offset, record.voters))

@@ -55,6 +55,8 @@ METADATA_LOG_CONFIG: Final = LogConfig(
     segment_bytes=1 << 30, segment_ms=7 * 86_400_000, retention_ms=-1, max_message_bytes=8 << 20, flush_messages=1
 )
 READ_BYTES: Final = 1 << 20
+_DAMAGED: Final = ".damaged"
+"""The end of the name of a snapshot that cannot be read: no list of snapshots has it."""
 
 log = logging.getLogger(__name__)
 
@@ -125,9 +127,11 @@ def snapshots_in(files: Filesystem, directory: str) -> list[SnapshotId]:
 def read_newest_snapshot(log_: Log, files: Filesystem) -> tuple[ClusterImage, QuorumRecords]:
     """The image and the voters of the newest whole snapshot; an empty image, and static voters, without one.
 
-    Raises `Corrupt` if the log does not reach back to a snapshot that can be read, `Invalid` for one of a newer release.
+    Newer ones that cannot be read get another name then: no other node is to begin with one, and the log before one stays.
+    Raises `Corrupt` if the log does not reach back to a snapshot that can be read, or not as far as one that cannot,
+    `Invalid` for one of a newer release, `OSError`.
     """
-    image, quorum = EMPTY_IMAGE, STATIC_QUORUM
+    image, quorum, unreadable = EMPTY_IMAGE, STATIC_QUORUM, []
     for snapshot in reversed(snapshots_in(files, log_.directory)):
         path = f"{log_.directory}/{snapshot_name(snapshot)}"
         try:
@@ -141,11 +145,22 @@ def read_newest_snapshot(log_: Log, files: Filesystem) -> tuple[ClusterImage, Qu
                     f"{path}: {error}. It names the first voters of the quorum: copy it from another voter, or restore it"
                 ) from error
             log.error("%s: %s; an older snapshot is tried", path, error)
+            unreadable.append(snapshot)
     if image.provenance.offset + 1 < log_.log_start_offset:
         raise Corrupt(
             f"the metadata log in {log_.directory} begins at offset {log_.log_start_offset}, and no snapshot reaches "
             f"beyond offset {image.provenance.offset + 1}: restore the directory; the files are unchanged"
         )
+    last = log_.leader_epochs.latest_epoch, log_.log_end_offset
+    for end_offset, epoch in unreadable:
+        if (epoch, end_offset) > last:
+            raise Corrupt(
+                f"the metadata log in {log_.directory} ends at offset {log_.log_end_offset}, and its snapshot up to offset "
+                f"{end_offset} cannot be read: restore the directory from a copy; the files are unchanged"
+            )
+    for snapshot in unreadable:
+        path = f"{log_.directory}/{snapshot_name(snapshot)}"
+        files.rename(path, path + _DAMAGED)
     return image, quorum
 
 
@@ -163,8 +178,8 @@ def chunks_of(log_: Log, offset: int, end_offset: int) -> Iterator[bytes]:
         offset = read.next_offset
 
 
-def log_view(log_: Log, files: Filesystem, quorum: QuorumRecords, static_voters: VoterSet) -> LogView:
-    """The log as the quorum sees it; ``quorum`` is what its newest readable snapshot says of the voters.
+def log_view(log_: Log, files: Filesystem, quorum: QuorumRecords, quorum_end: int, static_voters: VoterSet) -> LogView:
+    """The log as the quorum sees it; ``quorum`` is what the records below the offset ``quorum_end`` say of the voters.
 
     ``static_voters`` are those of the settings, which count as long as no record names others. Reads and checks every
     batch. Raises `Corrupt`.
@@ -189,7 +204,16 @@ def log_view(log_: Log, files: Filesystem, quorum: QuorumRecords, static_voters:
             "copy; the files are unchanged"
         ) from error
     snapshots = [OffsetAndEpoch(*each) for each in snapshots_in(files, log_.directory)]
-    view = view_of(start, end, list(epochs.items()), snapshots, found, quorum=quorum, static_voters=static_voters)
+    view = view_of(
+        start,
+        end,
+        list(epochs.items()),
+        snapshots,
+        found,
+        quorum=quorum,
+        quorum_end=quorum_end,
+        static_voters=static_voters,
+    )
     return replace(view, flushed_offset=log_.flushed_offset)
 
 

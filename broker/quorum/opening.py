@@ -191,17 +191,18 @@ def _view(replica: MetadataReplica, files: Filesystem, publisher: Publisher, sta
 
     A power cut may take records of an observer that its snapshots have. Raises `Corrupt`, `OSError`.
     """
-    view = log_view(replica.log, files, publisher.quorum, static)
+    quorum_end = publisher.image.provenance.offset + 1
+    view = log_view(replica.log, files, publisher.quorum, quorum_end, static)
     newest = view.overtaken_by
     if newest is None:
         return view
-    if publisher.image.provenance.offset + 1 < newest.offset:
+    if quorum_end < newest.offset:
         raise Corrupt(
             f"the metadata log in {replica.log.directory} ends at offset {view.end_offset}, and its snapshot up to offset "
             f"{newest.offset} cannot be read: restore the directory from a copy; the files are unchanged"
         )
     replica.begin_behind(SnapshotId(*newest))
-    return log_view(replica.log, files, publisher.quorum, static)
+    return log_view(replica.log, files, publisher.quorum, quorum_end, static)
 
 
 def _identity(place: QuorumPlace, quorum: QuorumRecords) -> Identity:

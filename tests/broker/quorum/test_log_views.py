@@ -40,7 +40,8 @@ def test_records_behind_the_newest_snapshot_count_and_those_below_it_do_not():
     """The snapshot has them already."""
     snapshots = [OffsetAndEpoch(20, 2), OffsetAndEpoch(10, 1)]
     control = [(3, Voters(voters(1))), (15, Voters(voters(1, 2))), (20, KRaftVersion(1)), (21, Voters(voters(1, 2, 3)))]
-    view = view_of(10, 30, [(1, 10), (2, 14)], snapshots, control, quorum=quorum_records(voters(1, 2), 1))
+    known = quorum_records(voters(1, 2), 1)
+    view = view_of(10, 30, [(1, 10), (2, 14)], snapshots, control, quorum=known, quorum_end=20)
     assert view.snapshots == (OffsetAndEpoch(10, 1), OffsetAndEpoch(20, 2))
     assert view.voter_sets == ((19, voters(1, 2)), (21, voters(1, 2, 3)))
     assert view.kraft_versions == ((19, 1), (20, 1))
@@ -55,8 +56,20 @@ def test_static_voters_count_until_a_record_names_others():
     view = view_of(10, 12, [(1, 10)], [newest], upgrade, static_voters=static)
     assert (view.voters, view.kraft_version) == (voters(1, 2), 1)
     assert view.truncated(11).voters == static
-    dynamic = view_of(10, 12, [(1, 10)], [newest], quorum=quorum_records(voters(4), 1), static_voters=static)
+    known = quorum_records(voters(4), 1)
+    dynamic = view_of(10, 12, [(1, 10)], [newest], quorum=known, quorum_end=10, static_voters=static)
     assert dynamic.voters == voters(4)
+
+
+def test_voters_of_an_older_snapshot_are_followed_by_all_that_the_log_says_since():
+    """A newer snapshot that was not read has told no one of the records below it."""
+    control = [(3, Voters(voters(1, 2))), (7, Voters(voters(1, 2, 3))), (12, Voters(voters(2, 3)))]
+    snapshots = [OffsetAndEpoch(0, 0), OffsetAndEpoch(10, 1)]
+    view = view_of(0, 11, [(1, 0)], snapshots, control[:2], quorum=quorum_records(voters(1), 1), quorum_end=0)
+    assert view.voters == voters(1, 2, 3)
+    assert view.voters_at(5) == voters(1, 2)
+    ahead = view_of(0, 13, [(1, 0)], snapshots, control, quorum=quorum_records(voters(2, 3), 1), quorum_end=13)
+    assert ahead.voter_sets == ((12, voters(2, 3)),)
 
 
 def test_a_log_that_does_not_reach_back_to_a_snapshot_is_corrupt():
@@ -88,7 +101,7 @@ def test_a_start_sees_what_the_machine_has_seen(steps, data):
         return
     snapshot = OffsetAndEpoch(at, view.epoch_at(at))
     cleaned = view.flushed(end).with_snapshot(snapshot).cleaned(snapshot)
-    start = view_of(at, end, cleaned.epochs, [snapshot], control, quorum=quorum_records(known, level))
+    start = view_of(at, end, cleaned.epochs, [snapshot], control, quorum=quorum_records(known, level), quorum_end=at)
     assert (start.epochs, start.snapshots, start.end_offset) == (cleaned.epochs, cleaned.snapshots, end)
     for offset in range(at, end + 1):
         assert start.voters_at(offset) == cleaned.voters_at(offset)

@@ -218,6 +218,20 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one(start_node):
     newest.write_bytes(data)
     node.restart()
     assert sorted(node.node.image.topics.by_name) == ["t", "u"]
+    assert not newest.exists()  # no other node begins with it, and nothing is let go for its sake
+    assert newest.with_name(newest.name + ".damaged").read_bytes() == data
+
+
+def test_a_damaged_snapshot_ahead_of_the_log_is_refused_and_nothing_is_changed(start_node):
+    """The records between are nowhere else in this directory."""
+    node = start_node()
+    node.create("t")
+    node.stop()
+    newest = metadata_directory(node) / "00000000000000000999-0000000009.checkpoint"
+    newest.write_bytes(b"damaged")
+    with pytest.raises(Corrupt, match="its snapshot up to offset 999 cannot be read"):
+        node.start()
+    assert newest.read_bytes() == b"damaged"
 
 
 def test_a_failed_write_of_metadata_ends_the_broker(start_node, watched_files):

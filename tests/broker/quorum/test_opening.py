@@ -5,13 +5,28 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.joinable import joinable
-from stratalog.broker.quorum.opening import QuorumPlace, _check_only_voter, _way_back, quorum_timeouts, static_voters
+from stratalog.broker.quorum.batches import control_batch
+from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG
+from stratalog.broker.quorum.opening import (
+    QuorumPlace,
+    _check_only_voter,
+    _view,
+    _way_back,
+    quorum_timeouts,
+    static_voters,
+)
+from stratalog.broker.quorum.publishing import Publisher
+from stratalog.broker.quorum.replica import MetadataReplica
+from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from stratalog.broker.settings.config import load_config
+from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.formatting.initial_voters import InitialVoter, quorum_of
-from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM
+from stratalog.metadata.image.snapshot import SnapshotId, snapshot_name
+from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM, build_checkpoint
 from stratalog.metadata.quorum.quorum_state import QuorumState
-from stratalog.metadata.raft.voter_set import Endpoint
+from stratalog.metadata.raft.messages import Batch, OffsetAndEpoch, Voters
+from stratalog.metadata.raft.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 from stratalog.wire.errors import Invalid
 
 MINE = b"d" * 16
@@ -76,6 +91,26 @@ def test_times_are_those_of_the_settings():
         13,
         14,
     )
+
+
+def test_a_voter_behind_an_unreadable_snapshot_has_the_voters_of_its_log(tmp_path):
+    """Those of the older snapshot count no more: alone in their set, a voter that has read it would elect itself."""
+    files, directory = RealFilesystem(), tmp_path / "__cluster_metadata-0"
+    log = LogDirectory(str(tmp_path), files).open_log(
+        METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=0, refuse_damage=True
+    )
+    writer = SimpleNamespace(add=lambda _owner: None, offline=None)
+    replica = MetadataReplica(log, directory=writer, files=files, threads=None)
+    three = VoterSet(tuple(Voter(ReplicaKey(node_id, bytes([node_id]) * 16)) for node_id in (1, 2, 3)))
+    replica.write([control_batch(Batch(0, 1, 1, (Voters(three),)), timestamp_ms=1)], epoch=1, now_ms=1)
+    alone = quorum_of([InitialVoter(1, "a", 9093, MINE)], "CONTROLLER")
+    for snapshot in (SnapshotId(0, 0), SnapshotId(1, 1)):
+        content = build_checkpoint((), alone, last_contained_timestamp_ms=1, timestamp_ms=1)
+        directory.joinpath(snapshot_name(snapshot)).write_bytes(content[: -snapshot.epoch or None])
+    view = _view(replica, files, Publisher(replica, files, on_failed=lambda _error: None), VoterSet())
+    assert view.voters == three
+    assert view.snapshots == (OffsetAndEpoch(0, 0),)
+    log.abandon()
 
 
 @pytest.mark.parametrize(
