@@ -97,17 +97,15 @@ def minimum_of_file(static: Mapping[str, str]) -> int:
 def one_minimum_records(image: ClusterImage, default: int) -> list[Message]:
     """The records that make eligible replicas safe to begin with: a minimum of the cluster, and none of a broker.
 
-    ``default`` is the minimum of the controller's file.
+    A broker that is not registered has none either: it would come back with it. ``default`` is the minimum of the
+    controller's file.
     """
     records: list[Message] = []
     if _NAME not in image.configs.of(CLUSTER_DEFAULT):
         records.append(
             ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=_NAME, value=str(default))
         )
-    for broker_id in sorted(image.brokers.brokers):
-        resource = ConfigResource.broker(broker_id)
-        if _NAME in image.configs.of(resource):
-            records.append(
-                ConfigRecord(resource_type=ResourceType.BROKER, resource_name=resource.name, name=_NAME, value=None)
-            )
+    for kind, name in sorted(image.configs.by_resource):
+        if kind == ResourceType.BROKER and name and _NAME in image.configs.of(ConfigResource(kind, name)):
+            records.append(ConfigRecord(resource_type=kind, resource_name=name, name=_NAME, value=None))
     return records

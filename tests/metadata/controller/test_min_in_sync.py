@@ -113,6 +113,16 @@ def test_the_feature_begins_with_a_minimum_of_the_cluster(world):
     assert one_minimum_records(one.image, 5) == []
 
 
+def test_a_broker_that_is_away_comes_back_without_a_minimum_of_its_own(world):
+    """By it the broker would acknowledge what the replicas that may lead after it lack."""
+    one = world(minimum=2)
+    one.start(1)
+    one.write([setting(ResourceType.BROKER, "2", "1"), setting(ResourceType.BROKER, "2", "9", "log.cleaner.threads")])
+    supported = {**SUPPORTED_FEATURES, ELR: SupportedLevels(0, 1)}
+    one.do(update_features(one.image, [FeatureUpdate(ELR, 1)], node_id=7, supported=supported))
+    assert dict(one.image.configs.of(ConfigResource.broker(2))) == {"log.cleaner.threads": "9"}
+
+
 def test_eligible_replicas_of_an_earlier_time_are_not_believed(world):
     """The level was taken back and others went on; a level that begins anew begins without eligible replicas."""
     one = world(elr=True, minimum=2)
