@@ -25,7 +25,8 @@ from typing import Any, Final, Protocol, TypeVar
 from stratalog.broker.control.command_turns import CommandTurns
 from stratalog.broker.runtime.windows import Windows
 from stratalog.metadata.controller.controller import Decision
-from stratalog.metadata.image.decision import Steps, at_once, batches
+from stratalog.metadata.image.decision import Steps, at_once
+from stratalog.metadata.image.decision_batches import batch_steps, batches
 from stratalog.metadata.image.features import METADATA_VERSION
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.same_image import Same, same_everywhere
@@ -214,7 +215,9 @@ class ControlPlane:
     async def _write(self, decision: Decision[Any], epoch: int) -> None:
         """Have the records committed, in the epoch in which they were decided and in no other."""
         self._before(self.image, decision.records)
-        for records in batches(decision, self.image.features.get(METADATA_VERSION, 0)):
+        level, is_short = self.image.features.get(METADATA_VERSION, 0), len(decision.records) <= LONG
+        together = batches(decision, level) if is_short else await self._in_slices(batch_steps(decision, level))
+        for records in together:
             await self._quorum.propose(records, epoch=epoch)
 
 

@@ -30,6 +30,7 @@ from stratalog.metadata.image.snapshot import (
     snapshot_name,
 )
 from stratalog.metadata.quorum import quorum_state
+from stratalog.metadata.quorum.batch_bounds import BATCH_BYTES_MAX
 from stratalog.metadata.quorum.bootstrap import BOOTSTRAP_CHECKPOINT, read_bootstrap
 from stratalog.metadata.quorum.checkpoint import STATIC_QUORUM, QuorumRecords
 from stratalog.metadata.quorum.quorum_state import QuorumState
@@ -52,7 +53,11 @@ __all__ = [
 ]
 
 METADATA_LOG_CONFIG: Final = LogConfig(
-    segment_bytes=1 << 30, segment_ms=7 * 86_400_000, retention_ms=-1, max_message_bytes=8 << 20, flush_messages=1
+    segment_bytes=1 << 30,
+    segment_ms=7 * 86_400_000,
+    retention_ms=-1,
+    max_message_bytes=BATCH_BYTES_MAX,
+    flush_messages=1,
 )
 READ_BYTES: Final = 1 << 20
 _DAMAGED: Final = ".damaged"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import Final, Generic, ParamSpec, TypeVar
 
 from msgspec import Struct
 
-from stratalog.metadata.image.features import TRANSACTIONS_SINCE
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.records.metadata import BeginTransactionRecord, EndTransactionRecord
 from stratalog.wire.schema import Message
 
 __all__ = [
@@ -21,7 +19,6 @@ __all__ = [
     "Permit",
     "Steps",
     "at_once",
-    "batches",
     "charged_once",
     "failure_of",
     "no_limit",
@@ -43,27 +40,12 @@ class Decision(Struct, Generic[T], frozen=True):
     """``records`` are appended and synced before ``result`` is answered; none may be left out.
 
     If ``is_atomic``, all of them take effect or none; otherwise a crash may leave any first part of them, and the command
-    is begun again after it. `batches` says how they are written.
+    is begun again after it. `decision_batches` says how they are written.
     """
 
     records: tuple[Message, ...]
     result: T
     is_atomic: bool = True
-
-
-def batches(decision: Decision[object], level: int) -> Iterator[tuple[Message, ...]]:
-    """The batches in which the records of a decision are written, of at most `RECORDS_TOGETHER` records each.
-
-    An atomic decision that is larger becomes a metadata transaction (KIP-868). Below level 13 of ``metadata.version``,
-    which has none, it is one batch of up to `RECORDS_PER_BATCH_MAX` records, and a transaction if it is larger yet.
-    """
-    records = decision.records
-    has_transactions = level >= TRANSACTIONS_SINCE
-    together = RECORDS_TOGETHER if has_transactions or not decision.is_atomic else RECORDS_PER_BATCH_MAX
-    if decision.is_atomic and len(records) > together:
-        records = (BeginTransactionRecord(), *records, EndTransactionRecord())
-    for first in range(0, len(records), together):
-        yield records[first : first + together]
 
 
 Steps = Generator[None, None, Decision[T]]

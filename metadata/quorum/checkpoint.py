@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from stratalog.metadata.quorum.batch_bounds import parts
 from stratalog.wire.batch import (
     Buffer,
     Record,
@@ -112,10 +113,10 @@ def header_batch(
 def record_batches(
     values: Sequence[bytes], *, first_offset: int, timestamp_ms: int, epoch: int
 ) -> Iterator[tuple[bytearray, int]]:
-    """Batches of at most 1000 records of the metadata log, each with the offset of the record behind it."""
+    """Batches of at most 1000 records and 8 MiB, each with the offset of the record behind it."""
     offset = first_offset
-    for start in range(0, len(values), _RECORDS_PER_BATCH):
-        chunk = values[start : start + _RECORDS_PER_BATCH]
+    for part in parts([len(value) for value in values], _RECORDS_PER_BATCH):
+        chunk = values[part]
         rows = [Record(offset + index, timestamp_ms, None, value) for index, value in enumerate(chunk)]
         offset += len(chunk)
         yield build_batch(rows, leader_epoch=epoch), offset

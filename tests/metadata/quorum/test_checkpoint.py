@@ -88,6 +88,8 @@ def test_offsets_run_through_the_file_in_batches_of_a_thousand():
     assert [batch.is_control for batch in batches] == [True, False, False, True]
     pieces = list(record_batches([b"v"] * 1500, first_offset=1, timestamp_ms=7, epoch=0))
     assert [following for _, following in pieces] == [1001, 1501]
+    pieces = list(record_batches([bytes(3 << 20)] * 5, first_offset=0, timestamp_ms=7, epoch=0))
+    assert [following for _, following in pieces] == [2, 4, 5]  # 8 MiB each at most
 
 
 @given(st.data())
