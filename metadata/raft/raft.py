@@ -340,6 +340,8 @@ def _snapshot_written(core: RaftCore, event: SnapshotWritten) -> None:
 def _clean_log(core: RaftCore, event: CleanLog) -> None:
     if event.snapshot.offset <= core.log.start_offset:  # a newer one is in place of the log already
         return
+    if event.snapshot not in core.log.snapshots:  # its file has its name, and the word that it is whole is on its way
+        return
     core.log = core.log.cleaned(event.snapshot)
     core.emit(DeleteLogBefore(event.snapshot))
 
