@@ -214,9 +214,9 @@ class ControlPlane:
 
     async def _write(self, decision: Decision[Any], epoch: int) -> None:
         """Have the records committed, in the epoch in which they were decided and in no other."""
-        self._before(self.image, decision.records)
         level, is_short = self.image.features.get(METADATA_VERSION, 0), len(decision.records) <= LONG
         together = batches(decision, level) if is_short else await self._in_slices(batch_steps(decision, level))
+        self._before(self.image, decision.records)
         for records in together:
             await self._quorum.propose(records, epoch=epoch)
 
