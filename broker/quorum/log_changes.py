@@ -17,7 +17,9 @@ from stratalog.broker.quorum.publishing import Publisher
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.quorum.snapshotting import Snapshotting
 from stratalog.broker.runtime.clock import Clock
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.snapshot import SnapshotId, read_snapshot_and_quorum, snapshot_name
+from stratalog.metadata.quorum.checkpoint import QuorumRecords
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import Event, Flushed, SnapshotLoaded
 from stratalog.metadata.raft.messages import Batch
@@ -55,6 +57,7 @@ class LogChanges:
         self._truncations = 0
         self._placed: Batch | None = None
         self._life = 0
+        self._loads = 0
         replica.on_synced = self._synced
 
     def forget(self) -> None:
@@ -62,6 +65,11 @@ class LogChanges:
         self._truncations = 0
         self._placed = None
         self._life += 1
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a snapshot is on its way into the log's place, also for a machine that is gone."""
+        return self._loads > 0
 
     def carriers(self) -> dict[type[act.Action], Callable[[Any], None]]:
         """Return the method that carries out each action of this part."""
@@ -153,9 +161,16 @@ class LogChanges:
 
     def load_snapshot(self, action: act.LoadSnapshot) -> None:
         """Put the fetched snapshot in the place of the log, beside; `SnapshotLoaded` follows."""
+        self._loads += 1
         self._beside(self._load(action, self._life))
 
     async def _load(self, action: act.LoadSnapshot, life: int) -> None:
+        try:
+            await self._finish(action, life)
+        finally:
+            self._loads -= 1
+
+    async def _finish(self, action: act.LoadSnapshot, life: int) -> None:
         """Read the file, sync it, begin an empty log behind it, and make its image this node's, in this order.
 
         A file that cannot be read or kept has the machine begin anew, which asks for it again.
@@ -170,11 +185,28 @@ class LogChanges:
                 text = f"the leader's snapshot {snapshot_name(snapshot)} cannot be loaded: {error}"
                 self._on_refused(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
             return
-        await self._publisher.halt()
-        if life == self._life and self._change(lambda: replica.begin_behind(snapshot)):
-            self._truncations += 1
-            await self._publisher.replace(image, quorum)
-            self._snapshotting.loaded(snapshot)
+        if await self._take_place(snapshot, image, quorum, life):
             self._take(SnapshotLoaded(action.snapshot, voter_set(quorum.voters), quorum.kraft_version))
-        else:
+
+    async def _take_place(self, snapshot: SnapshotId, image: ClusterImage, quorum: QuorumRecords, life: int) -> bool:
+        """Begin an empty log behind a snapshot that has its name; False if the disk refuses, or the machine is gone."""
+        await self._publisher.halt()
+        if life != self._life or not self._change(lambda: self._replica.begin_behind(snapshot)):
             self._publisher.go_on()
+            return False
+        self._truncations += 1
+        await self._publisher.replace(image, quorum)
+        self._snapshotting.loaded(snapshot)
+        return True
+
+    async def begin_behind(self, snapshot: SnapshotId) -> bool:
+        """Let the log, which ends below this snapshot of the disk, begin behind it, between two machines.
+
+        There was no room for that when the snapshot came. False if there still is none. Raises `Corrupt`, `OSError`.
+        """
+        loop, replica = asyncio.get_running_loop(), self._replica
+        if self._publisher.image.provenance.offset + 1 >= snapshot.end_offset:
+            return self._change(lambda: replica.begin_behind(snapshot))
+        content = await loop.run_in_executor(replica.threads, replica.read_snapshot, snapshot)
+        image, quorum = await loop.run_in_executor(replica.threads, read_snapshot_and_quorum, content, snapshot)
+        return await self._take_place(snapshot, image, quorum, self._life)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -44,7 +44,7 @@ __all__ = [
     "METADATA_LOG_CONFIG",
     "chunks_of",
     "first_records",
-    "log_view",
+    "log_view_steps",
     "open_metadata_log",
     "read_newest_snapshot",
     "read_quorum_state",
@@ -60,6 +60,8 @@ METADATA_LOG_CONFIG: Final = LogConfig(
     flush_messages=1,
 )
 READ_BYTES: Final = 1 << 20
+_STEP_BYTES: Final = 1 << 16
+"""The bytes that are checked without a pause: a thousand batches, if they are small."""
 _DAMAGED: Final = ".damaged"
 """The end of the name of a snapshot that cannot be read: no list of snapshots has it."""
 
@@ -172,10 +174,10 @@ def read_newest_snapshot(log_: Log, files: Filesystem) -> tuple[ClusterImage, Qu
 # -- the log -----------------------------------------------------------------------------------------------------------
 
 
-def chunks_of(log_: Log, offset: int, end_offset: int) -> Iterator[bytes]:
+def chunks_of(log_: Log, offset: int, end_offset: int, max_bytes: int = READ_BYTES) -> Iterator[bytes]:
     """Whole batches from the one with ``offset`` up to ``end_offset``, about 1 MiB at a time. Raises `Corrupt`, `OSError`."""
     while offset < end_offset:
-        read = log_.read(offset, max_bytes=READ_BYTES, max_offset=end_offset)
+        read = log_.read(offset, max_bytes=max_bytes, max_offset=end_offset)
         content = b"".join(os.pread(part.file.fileno(), part.length, part.position) for part in read.parts)
         if not content:
             raise Corrupt(f"the metadata log in {log_.directory} cannot be read at offset {offset}")
@@ -183,18 +185,21 @@ def chunks_of(log_: Log, offset: int, end_offset: int) -> Iterator[bytes]:
         offset = read.next_offset
 
 
-def log_view(log_: Log, files: Filesystem, quorum: QuorumRecords, quorum_end: int, static_voters: VoterSet) -> LogView:
+def log_view_steps(
+    log_: Log, files: Filesystem, quorum: QuorumRecords, quorum_end: int, static_voters: VoterSet
+) -> Generator[None, None, LogView]:
     """The log as the quorum sees it; ``quorum`` is what the records below the offset ``quorum_end`` say of the voters.
 
     ``static_voters`` are those of the settings, which count as long as no record names others. Reads and checks every
-    batch. Raises `Corrupt`.
+    batch, with pauses. Raises `Corrupt`.
     """
     start, end = log_.log_start_offset, log_.log_end_offset
     epochs: dict[int, int] = {}
     found: list[tuple[int, ControlRecord]] = []
     at = start
     try:
-        for chunk in chunks_of(log_, start, end):
+        for chunk in chunks_of(log_, start, end, _STEP_BYTES):
+            yield
             for batch in parse_batches(chunk, f"the metadata log in {log_.directory}"):
                 if at not in (start, batch.base_offset):
                     raise Corrupt(f"it goes on at offset {batch.base_offset}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from functools import partial
 
 from msgspec import Struct
 
-from stratalog.broker.quorum.metadata_log import log_view, open_metadata_log, read_quorum_state
+from stratalog.broker.quorum.metadata_log import log_view_steps, open_metadata_log, read_quorum_state
 from stratalog.broker.quorum.publishing import InSlices, Publisher
 from stratalog.broker.quorum.quorum import Quorum
 from stratalog.broker.quorum.quorum_parts import QuorumParts
@@ -20,6 +20,7 @@ from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION
 from stratalog.broker.replicas.directories import Directory
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.snapshot import SnapshotId
 from stratalog.metadata.quorum.checkpoint import KRAFT_VERSION_MAX, QuorumRecords
 from stratalog.metadata.quorum.quorum_state import FILE_NAME, QuorumState, parse_quorum_state
@@ -161,7 +162,7 @@ def _open(
     if place.is_alone:
         publisher.read_ahead(log_.log_end_offset)
         _check_only_voter(place, publisher.quorum)
-    view = partial(_view, replica, files, publisher, static_voters(place))
+    look = partial(_look, replica, files, publisher, static_voters(place))
     rules = SnapshotRules(
         snapshot_bytes=settings.snapshot_bytes,
         snapshot_interval_ms=settings.snapshot_interval_ms,
@@ -179,30 +180,34 @@ def _open(
             peers=peers,
             clock=clock,
             dice=dice,
-            view=view,
+            view=_view(look, replica),
+            look=look,
+            in_slices=in_slices,
             state=partial(_stored_state, place, files, log_.directory),
             on_failed=on_failed,
         )
     )
 
 
-def _view(replica: MetadataReplica, files: Filesystem, publisher: Publisher, static: VoterSet) -> LogView:
-    """The log as a machine begins with it; one that its newest snapshot has overtaken begins empty behind that.
+def _look(
+    replica: MetadataReplica, files: Filesystem, publisher: Publisher, static: VoterSet
+) -> Generator[None, None, LogView]:
+    """The log as it is on the disk, with the voters that the image's records and those behind it name."""
+    quorum_end = publisher.image.provenance.offset + 1
+    return log_view_steps(replica.log, files, publisher.quorum, quorum_end, static)
+
+
+def _view(look: Callable[[], Generator[None, None, LogView]], replica: MetadataReplica) -> LogView:
+    """The log as the first machine begins with it; one that its newest snapshot has overtaken begins empty behind that.
 
     A power cut may take records of an observer that its snapshots have. Raises `Corrupt`, `OSError`.
     """
-    quorum_end = publisher.image.provenance.offset + 1
-    view = log_view(replica.log, files, publisher.quorum, quorum_end, static)
+    view = at_once(look)()
     newest = view.overtaken_by
     if newest is None:
         return view
-    if quorum_end < newest.offset:
-        raise Corrupt(
-            f"the metadata log in {replica.log.directory} ends at offset {view.end_offset}, and its snapshot up to offset "
-            f"{newest.offset} cannot be read: restore the directory from a copy; the files are unchanged"
-        )
     replica.begin_behind(SnapshotId(*newest))
-    return log_view(replica.log, files, publisher.quorum, quorum_end, static)
+    return at_once(look)()
 
 
 def _identity(place: QuorumPlace, quorum: QuorumRecords) -> Identity:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from stratalog.broker.quorum.beginning_anew import BeginningAnew
 from stratalog.broker.quorum.beside import Beside
 from stratalog.broker.quorum.deadline import Deadline
 from stratalog.broker.quorum.exchange import Exchange
@@ -35,19 +36,18 @@ from stratalog.broker.quorum.status import status_of
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import Event, HandOver, Proposed, Received, Shutdown, Tick, UpgradeProposed
+from stratalog.metadata.raft.log_view import LogView
 from stratalog.metadata.raft.messages import Answer, Request
 from stratalog.metadata.raft.raft import Raft
 from stratalog.metadata.raft.states import Leader
 from stratalog.metadata.raft.voter_set import VoterSet
-from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError, StratalogError
+from stratalog.wire.errors import ErrorCode, KafkaError, StratalogError
 from stratalog.wire.schema import Message
 
 __all__ = ["Quorum"]
 
 _ANSWER_SECONDS: Final = 0.2
 """A hand-over waits so long for the answers to proposals."""
-_BEGIN_ANEW_SECONDS: Final = 1.0
-"""The pause before a replica whose write found no room begins anew."""
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Quorum:
         self.cluster_id = parts.identity.cluster_id or ""
         self.replica, self.publisher, self.snapshotting = parts.replica, parts.publisher, parts.snapshotting
         """Its log, its image, its snapshots."""
-        self._raft = self._machine()
+        self._raft = self._machine(parts.view)
         self._events: deque[Event | Proposal] = deque()
         self._actions: deque[act.Action] = deque()
         self._busy = False
@@ -90,14 +90,15 @@ class Quorum:
             on_refused=self._begin_anew,
             on_failed=parts.on_failed,
         )
+        self._anew = BeginningAnew(parts, self._changes, self._state, beside=self._beside, begin=self._begin)
         self._proposals = Proposals(self._changes, parts.publisher, beside=self._beside)
         self._do = self._carriers()
         parts.replica.on_failed = self._disk_failed
         parts.publisher.on_published = parts.snapshotting.published
         parts.snapshotting.attach(self._take)
 
-    def _machine(self) -> Raft:
-        parts, view = self._parts, self._parts.view()
+    def _machine(self, view: LogView) -> Raft:
+        parts = self._parts
         return Raft(parts.identity, view, parts.state(view), timeouts=parts.timeouts)
 
     def _carriers(self) -> dict[type[act.Action], Callable[[Any], None]]:
@@ -249,6 +250,7 @@ class Quorum:
         self._exchange.close()
         self._proposals.fail(self._not_controller("this node is stopping"))
         self._state.close()
+        self._anew.close()
         self._beside.cancel()
         self._news.wake()
 
@@ -357,7 +359,6 @@ class Quorum:
         """The log has not what the machine believes: begin with what is on the disk, as after a restart."""
         if self._parts.replica.directory.offline is not None:
             return  # the node ends
-        log.error("%s; this replica begins anew in %g s", error.message, _BEGIN_ANEW_SECONDS)
         self._lost_leadership(act.LostLeadership(self._raft.role.epoch))
         self._exchange.forget()
         self._changes.forget()
@@ -365,7 +366,12 @@ class Quorum:
         self._deadline.set(None)
         self._ended = True
         self._news.announce(self.leader, False)
-        asyncio.get_running_loop().call_later(_BEGIN_ANEW_SECONDS, self._again)
+        self._anew.after(error)
+
+    def _begin(self, view: LogView) -> None:
+        self._raft = self._machine(view)
+        self._ended = self._busy = False
+        self.start()
 
     def _drop_all(self) -> None:
         """Forget events and actions; everyone who waits for an answer hears that there is none."""
@@ -375,20 +381,6 @@ class Quorum:
         self._actions.clear()
         for answer in list(self._open):
             answer.cancel()
-
-    def _again(self) -> None:
-        if self._closed:
-            return
-        if self._state.is_under_way:  # the state of before must not land on the new one's
-            asyncio.get_running_loop().call_later(_BEGIN_ANEW_SECONDS, self._again)
-            return
-        try:
-            self._raft = self._machine()
-        except (Corrupt, OSError) as error:
-            self._failed_beside(error)
-            return
-        self._ended = self._busy = False
-        self.start()
 
     def _disk_failed(self, error: OSError) -> None:
         self._failure = self._failure or error

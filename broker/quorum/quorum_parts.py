@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from msgspec import Struct
 
-from stratalog.broker.quorum.publishing import Publisher
+from stratalog.broker.quorum.publishing import InSlices, Publisher
 from stratalog.broker.quorum.quorum_peers import QuorumPeers
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.quorum.snapshotting import Snapshotting
@@ -21,7 +21,7 @@ __all__ = ["QuorumParts"]
 
 
 class QuorumParts(Struct, frozen=True, kw_only=True):
-    """The things that a `Quorum` works with; ``view`` and ``state`` read the log and ``quorum-state`` from the disk."""
+    """The things that a `Quorum` works with."""
 
     identity: Identity
     timeouts: RaftTimeouts
@@ -31,7 +31,13 @@ class QuorumParts(Struct, frozen=True, kw_only=True):
     peers: QuorumPeers
     clock: Clock
     dice: random.Random
-    view: Callable[[], LogView]
+    view: LogView
+    """The log as the start has found it."""
+    look: Callable[[], Generator[None, None, LogView]]
+    """Reads the log from the disk again, in steps."""
+    in_slices: InSlices
+    """Carries steps out with turns for others between them."""
     state: Callable[[LogView], QuorumState | None]
+    """Reads ``quorum-state`` from the disk."""
     on_failed: Callable[[], None]
     """Called when the node has to end."""

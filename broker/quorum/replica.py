@@ -140,6 +140,10 @@ class MetadataReplica:
         """The content of a snapshot that was fetched, and has no name yet. For a thread. Raises `OSError`."""
         return self._files.read_bytes(self._path(snapshot) + _PART)
 
+    def read_snapshot(self, snapshot: SnapshotId) -> bytes:
+        """The content of a finished snapshot. For a thread. Raises `OSError`."""
+        return self._files.read_bytes(self._path(snapshot))
+
     def finish_snapshot(self, snapshot: SnapshotId) -> None:
         """Sync the fetched snapshot and give it its name. For a thread. Raises `OSError`."""
         part = self._path(snapshot) + _PART

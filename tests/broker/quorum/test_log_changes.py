@@ -8,7 +8,7 @@ import pytest
 from stratalog.broker.quorum.batches import data_batch, parse_batches
 from stratalog.broker.quorum.log_changes import LogChanges
 from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
-from stratalog.metadata.image.snapshot import build_snapshot
+from stratalog.metadata.image.snapshot import SnapshotId, build_snapshot
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import Flushed, SnapshotLoaded
 from stratalog.metadata.raft.messages import Batch, LeaderChange, OffsetAndEpoch
@@ -54,6 +54,10 @@ class Replica:
         self._do("read", snapshot)
         return self.content
 
+    def read_snapshot(self, snapshot):
+        self._do("read again", snapshot)
+        return self.content
+
     def finish_snapshot(self, snapshot):
         self._do("finish", snapshot)
 
@@ -74,7 +78,9 @@ async def made():
 
     one.changes = LogChanges(
         one.replica,
-        SimpleNamespace(replace=replace, halt=halted, go_on=lambda: one.replica.done.append(("go on",))),
+        SimpleNamespace(
+            image=EMPTY_IMAGE, replace=replace, halt=halted, go_on=lambda: one.replica.done.append(("go on",))
+        ),
         SimpleNamespace(grown=lambda _bytes: None, remove_before=removed, write=removed, loaded=lambda _one: None),
         SimpleNamespace(wall_ms=lambda: 5),
         take=one.events.append,
@@ -179,3 +185,23 @@ async def test_a_snapshot_on_its_way_does_not_replace_the_log_of_another_machine
     assert made.events == []
     assert made.images == []
     assert [one[0] for one in made.replica.done] == ["read", "finish", "halted", "go on"]
+
+
+async def test_a_log_begins_behind_a_snapshot_that_came_when_there_was_no_room(made):
+    """The image of before reaches less far: that of the snapshot takes its place."""
+    made.changes.load_snapshot(act.LoadSnapshot(SNAPSHOT))
+    assert made.changes.is_loading
+    begin, made.replica.begin_behind = made.replica.begin_behind, refuse
+    await asyncio.gather(*made.tasks)
+    assert not made.changes.is_loading
+    made.changes.forget()
+    assert not await made.changes.begin_behind(SnapshotId(*SNAPSHOT))
+    assert len(made.refused) == 2
+    made.replica.begin_behind = begin
+    assert await made.changes.begin_behind(SnapshotId(*SNAPSHOT))
+    assert made.replica.done[-3:] == [("read again", SNAPSHOT), ("halted",), ("begin", SNAPSHOT)]
+    assert (made.images, made.events) == ([(7, 0)], [])
+
+
+def refuse(_snapshot):
+    raise OSError(28, "full")

@@ -1,15 +1,17 @@
 """The place of a node in the quorum, from its settings and its directories."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from stratalog.broker.joinable import joinable
-from stratalog.broker.quorum.batches import control_batch
-from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG
+from stratalog.broker.quorum.batches import control_batch, data_batch
+from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG, log_view_steps
 from stratalog.broker.quorum.opening import (
     QuorumPlace,
     _check_only_voter,
+    _look,
     _view,
     _way_back,
     quorum_timeouts,
@@ -107,9 +109,25 @@ def test_a_voter_behind_an_unreadable_snapshot_has_the_voters_of_its_log(tmp_pat
     for snapshot in (SnapshotId(0, 0), SnapshotId(1, 1)):
         content = build_checkpoint((), alone, last_contained_timestamp_ms=1, timestamp_ms=1)
         directory.joinpath(snapshot_name(snapshot)).write_bytes(content[: -snapshot.epoch or None])
-    view = _view(replica, files, Publisher(replica, files, on_failed=lambda _error: None), VoterSet())
+    publisher = Publisher(replica, files, on_failed=lambda _error: None)
+    view = _view(partial(_look, replica, files, publisher, VoterSet()), replica)
     assert view.voters == three
     assert view.snapshots == (OffsetAndEpoch(0, 0),)
+    log.abandon()
+
+
+def test_the_log_is_read_in_small_steps(tmp_path):
+    """While the node runs: each of a thousand batches is checked, and clients have their turns between."""
+    files = RealFilesystem()
+    log = LogDirectory(str(tmp_path), files).open_log(
+        METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=0, refuse_damage=True
+    )
+    for offset in range(8):
+        content = data_batch([bytes(1 << 15)], base_offset=offset, epoch=1, timestamp_ms=1)
+        log.append_as_follower(memoryview(content), leader_epoch=1, now_ms=1)
+    log.write_queued()
+    steps = list(log_view_steps(log, files, STATIC_QUORUM, 0, VoterSet()))
+    assert len(steps) >= 4
     log.abandon()
 
 

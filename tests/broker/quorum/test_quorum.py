@@ -217,9 +217,9 @@ async def test_a_leader_that_will_stop_answers_what_it_has_written_and_follows_t
 async def test_a_replica_that_cannot_begin_anew_ends_the_node(members, monkeypatch):
     """Its log can be read no more; the others go on."""
     leader = await active(members)
-    monkeypatch.setattr("stratalog.broker.quorum.quorum._BEGIN_ANEW_SECONDS", 0.01)
+    monkeypatch.setattr("stratalog.broker.quorum.beginning_anew._FIRST_SECONDS", 0.01)
 
-    def damaged():
+    def damaged(_view):
         raise Corrupt("damaged")
 
     monkeypatch.setattr(leader.quorum, "_machine", damaged)
@@ -232,7 +232,7 @@ async def test_a_replica_that_begins_anew_votes_and_follows_again(members, monke
     """As after a restart."""
     leader = await active(members)
     await propose(leader, FeatureLevelRecord(name="metadata.version", feature_level=30), topic("a"))
-    monkeypatch.setattr("stratalog.broker.quorum.quorum._BEGIN_ANEW_SECONDS", 0.01)
+    monkeypatch.setattr("stratalog.broker.quorum.beginning_anew._FIRST_SECONDS", 0.01)
     leader.quorum._begin_anew(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
     assert not leader.quorum.is_active
     second = await active(members)

@@ -9,5 +9,5 @@ def test_each_part_has_a_name():
     """A test of the quorum puts its own in the place of any of them."""
     assert {field.name for field in fields(QuorumParts)} == {
         *("identity", "timeouts", "replica", "publisher", "snapshotting", "peers", "clock", "dice"),
-        *("view", "state", "on_failed"),
+        *("view", "look", "in_slices", "state", "on_failed"),
     }
