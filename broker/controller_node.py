@@ -15,6 +15,7 @@ from stratalog.broker.controller_role import ControllerRole
 from stratalog.broker.http.connections import http_limits
 from stratalog.broker.http.listener import HttpListener
 from stratalog.broker.http.server import HttpServer
+from stratalog.broker.metadata_place import own_directories
 from stratalog.broker.node_quorum import QuorumServices, open_node_quorum
 from stratalog.broker.node_start import start_or_abandon
 from stratalog.broker.quorum.quorum import Quorum
@@ -79,6 +80,7 @@ class ControllerNode:
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         tick = Tick(loop)
+        own_directories(self.config, self._files)  # the others have no use here, but may have the metadata log
         self.directories = Directories.open(
             [self.config.metadata_log_dir],
             files=self._files,

@@ -28,6 +28,7 @@ from stratalog.broker.http.listener import HttpListener
 from stratalog.broker.http.topic_figures import TopicFigures
 from stratalog.broker.joinable import joinable
 from stratalog.broker.lifecycle.registration_marks import RegistrationMarks
+from stratalog.broker.metadata_place import own_directories
 from stratalog.broker.move_assembly import new_moves, report_failed
 from stratalog.broker.network.limits import server_limits
 from stratalog.broker.network.server import Server, told_listeners
@@ -136,7 +137,7 @@ class Node:
         self.purgatory = Purgatory(loop, self.clock)
         self.fetch_sessions = FetchSessions(self.config, self.clock, self.random_int, self.metrics)
         self.directories = Directories.open(
-            dict.fromkeys([*self.config.log_dirs, self.config.metadata_log_dir]),
+            own_directories(self.config, self._files),
             files=self._files,
             node_id=self.node_id,
             loop=loop,
