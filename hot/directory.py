@@ -278,7 +278,7 @@ class LogDirectory(Struct):
             known_gaps_below=known_gaps_below,
             leader_epoch_max=leader_epoch_max,
             refuse_damage=refuse_damage,
-            durable_end=self._durable_end(topic_partition),
+            durable_end=self.durable_end(topic_partition),
             unsynced_may_go=unsynced_may_go,
             others_have_it=others_have_it,
         )
@@ -291,7 +291,7 @@ class LogDirectory(Struct):
             return None
         return None if cleaned_below > (gaps_below or 0) else gaps_below
 
-    def _durable_end(self, name: TopicPartition) -> int:
+    def durable_end(self, name: TopicPartition) -> int:
         """The end of what some checkpoint shows to have been synced; the largest offset if one of them is unreadable."""
         kept = {checkpoint.RECOVERY_POINTS, checkpoint.REMOTE_LOG, checkpoint.HIGH_WATERMARKS}
         if kept.intersection(self.damaged_checkpoints):

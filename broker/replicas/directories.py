@@ -272,9 +272,9 @@ class Directories:
         """Move one log out of the way; the path where it is kept. Raises `OSError`."""
         return set_log_aside(directory.files, topic_partition, os.urandom(_UUID_BYTES))
 
-    def make_way(self, directory: Directory, topic_partition: TopicPartition, topic_id: Uuid) -> None:
-        """Have no log of another topic bear this name in a directory, as `leaving_logs.make_way`. Raises `OSError`."""
-        make_way(directory.files, topic_partition, topic_id, partial(os.urandom, _UUID_BYTES))
+    def make_way(self, directory: Directory, topic_partition: TopicPartition, topic_id: Uuid, *, is_only: bool) -> None:
+        """Have no log of another topic bear this name, as `leaving_logs.make_way`. Raises `OSError`, `Corrupt`."""
+        make_way(directory.files, topic_partition, topic_id, partial(os.urandom, _UUID_BYTES), is_only=is_only)
 
     def doom_left(self) -> None:
         """Rename the directories of partitions that have left and found no room for it then; those that find none wait on."""

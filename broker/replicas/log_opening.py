@@ -31,7 +31,7 @@ from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.hot.stale_rows import drop_stale_rows
 from stratalog.hot.storage.shortages import SHORTAGES
 from stratalog.metadata.image.directory_ids import LOST, MIGRATING, UNASSIGNED, is_elsewhere, is_reserved
-from stratalog.wire.errors import KafkaError, StratalogError
+from stratalog.wire.errors import Corrupt, KafkaError, StratalogError
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
 __all__ = ["LogOpening", "OpenedLog"]
@@ -195,7 +195,7 @@ class LogOpening:
         self, name: TopicPartition, topic_id: Uuid, placed_in: Uuid, *, is_counted_on: bool, is_only: bool
     ) -> Directory | None:
         """Where the log lies, or is to lie; None if it cannot be opened there, which the table then says to clients."""
-        if not self._make_way(name, topic_id):
+        if not self._make_way(name, topic_id, is_only=is_only):
             return None
         try:
             directory = self._directory_for(name, topic_id, placed_in, is_counted_on=is_counted_on, is_only=is_only)
@@ -209,13 +209,13 @@ class LogOpening:
             return None
         return directory
 
-    def _make_way(self, name: TopicPartition, topic_id: Uuid) -> bool:
+    def _make_way(self, name: TopicPartition, topic_id: Uuid, *, is_only: bool) -> bool:
         """Let no log of another topic bear this name; False if it does on, which the table then says to clients."""
         for directory in self._directories.all:
             if directory.writer.offline is None:
                 try:
-                    self._directories.make_way(directory, name, topic_id)
-                except OSError as error:
+                    self._directories.make_way(directory, name, topic_id, is_only=is_only)
+                except (OSError, Corrupt) as error:
                     self._failed(name, topic_id, directory, error)
                     if directory.writer.offline is None:
                         return False

@@ -2,15 +2,19 @@
 
 import errno
 import shutil
+from ast import literal_eval
 from pathlib import Path
 
 import pytest
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.gone_logs import has_lost
 from stratalog.hot.leaving_logs import doom_left, doom_partition, forget_other_topic, make_way
+from stratalog.hot.storage.checkpoint import write_clean_shutdown
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
 NAME, OLD, NEW = TopicPartition("t", 0), b"i" * 16, b"n" * 16
@@ -144,15 +148,125 @@ def test_no_log_is_begun_in_a_directory_that_names_another_topic(directory):
     assert NAME not in directory.recovery_points
 
 
-@pytest.mark.parametrize("metadata", [None, b"", b"?"], ids=["none", "empty", "unreadable"])
-def test_a_directory_that_names_no_topic_is_not_moved(directory, metadata):
-    """A full disk leaves one that was being begun."""
+UNREADABLE = pytest.mark.parametrize("metadata", [None, b"", b"?"], ids=["none", "empty", "unreadable"])
+
+
+def spoil(directory, metadata):
+    """Leave a file that names no topic."""
     path = Path(directory.path, "t-0", "partition.metadata")
     path.unlink()
     if metadata is not None:
         path.write_bytes(metadata)
-    make_way(directory, NAME, NEW, unique)
-    assert names(directory) == ["t-0"]
+
+
+@UNREADABLE
+@pytest.mark.parametrize("known", [False, True], ids=["begun in this run", "found at the start"])
+def test_an_empty_directory_that_names_no_topic_is_not_moved(tmp_path, disk, metadata, known):
+    """A full disk leaves one that was being begun."""
+    directory = LogDirectory.load(str(tmp_path / "d"), disk)
+    directory.open_log(NAME, OLD, LogConfig(), now_ms=0).abandon()
+    spoil(directory, metadata)
+    one = LogDirectory.load(directory.path, disk) if known else directory
+    assert made_again(one) == 0
+    assert names(one) == ["t-0"]
+
+
+@UNREADABLE
+@pytest.mark.parametrize("known", [False, True], ids=["begun in this run", "found at the start"])
+def test_a_log_that_names_no_topic_is_no_topics_copy(directory, disk, caplog, metadata, known):
+    """Its records may be of a topic that was deleted. It is missed, so that no empty one in its place counts."""
+    spoil(directory, metadata)
+    one = LogDirectory.load(directory.path, disk) if known else directory
+    assert made_again(one) == 0
+    assert names(one) == ["t-0", "t-0-stray"]
+    assert has_lost(one, NAME)
+    assert "partition.metadata cannot be read" in caplog.text
+
+
+def test_a_log_that_is_missed_is_missed_after_a_kill(directory, disk):
+    """Before the checkpoint that follows."""
+    spoil(directory, None)
+    make_way(LogDirectory.load(directory.path, disk), NAME, NEW, unique)
+    again = LogDirectory.load(directory.path, disk)
+    assert has_lost(again, NAME)
+    assert again.recovery_points == {NAME: 0}
+
+
+@UNREADABLE
+def test_the_only_log_that_names_no_topic_waits_for_the_operator(directory, disk, metadata):
+    """It is neither shown nor moved; the file that is named brings it back."""
+    spoil(directory, metadata)
+    one = LogDirectory.load(directory.path, disk)
+    with pytest.raises(Corrupt, match="may be of a topic of this name that was deleted") as held:
+        make_way(one, NAME, OLD, unique, is_only=True)
+    assert (names(one), one.recovery_points) == (["t-0"], {NAME: 1})
+    Path(one.path, "t-0", "partition.metadata").write_text(
+        literal_eval(str(held.value).split(": ", 1)[1].split(";")[0])
+    )
+    again = LogDirectory.load(directory.path, disk)
+    make_way(again, NAME, OLD, unique, is_only=True)
+    assert again.open_log(NAME, OLD, LogConfig(), now_ms=0).log_end_offset == 1
+
+
+@pytest.fixture
+def young(tmp_path, disk):
+    """A log with one record that no checkpoint knows."""
+    directory = LogDirectory.load(str(tmp_path / "young"), disk)
+    log = directory.open_log(NAME, OLD, LogConfig(), now_ms=0)
+    log.append_as_leader(build_batch([Record(0, 1, None, b"old")]), leader_epoch=1, now_ms=0)
+    log.sync()
+    log.abandon()
+    directory.write_checkpoints({})
+    return directory
+
+
+@pytest.mark.parametrize("metadata", [None, b"", bytes(42)], ids=["none", "empty", "zeros"])
+@pytest.mark.parametrize("is_only", [False, True])
+def test_an_unsynced_log_that_names_no_topic_is_kept_aside(young, disk, metadata, is_only):
+    """A power cut leaves it; it has confirmed nothing, and is not missed."""
+    spoil(young, metadata)
+    one = LogDirectory.load(young.path, disk)
+    make_way(one, NAME, NEW, unique, is_only=is_only)
+    assert (names(one), has_lost(one, NAME)) == (["t-0-stray"], False)
+
+
+def test_a_file_that_has_rotted_is_no_sign_of_a_power_cut(young, disk):
+    """A log that is younger than the first checkpoint may have confirmed records, too."""
+    spoil(young, b"version: 0?topic?")
+    with pytest.raises(Corrupt, match="may be of a topic"):
+        make_way(LogDirectory.load(young.path, disk), NAME, OLD, unique, is_only=True)
+
+
+@UNREADABLE
+@pytest.mark.parametrize("is_only", [False, True])
+def test_an_orderly_stop_knows_whose_log_it_is(tmp_path, disk, metadata, is_only):
+    """Its summary has the topic, with a checksum: the file is written again, or the log is kept aside."""
+    directory = LogDirectory.load(str(tmp_path / "d"), disk)
+    log = directory.open_log(NAME, OLD, LogConfig(), now_ms=0)
+    log.append_as_leader(build_batch([Record(0, 1, None, b"old")]), leader_epoch=1, now_ms=0)
+    directory.close({NAME: log}, broker_epoch=1)
+    good = Path(directory.path, "t-0", "partition.metadata").read_bytes()
+    spoil(directory, metadata)
+    one = LogDirectory.load(directory.path, disk)
+    make_way(one, NAME, OLD, unique, is_only=is_only)
+    assert one.partitions[NAME].topic_id == OLD
+    assert Path(directory.path, "t-0", "partition.metadata").read_bytes() == good
+    spoil(directory, metadata)
+    write_clean_shutdown(disk, directory.path, 1)
+    one = LogDirectory.load(directory.path, disk)
+    assert made_again(one) == 0
+    assert names(one) == ["t-0", "t-0-stray"]
+    assert not has_lost(one, NAME)
+
+
+def test_a_summary_of_before_a_kill_is_not_believed(directory, disk):
+    """The name may have gone to another topic since."""
+    log = directory.open_log(NAME, OLD, LogConfig(), now_ms=0)
+    directory.close({NAME: log}, broker_epoch=1)
+    spoil(directory, b"")
+    Path(directory.path, ".kafka_cleanshutdown").unlink()
+    with pytest.raises(Corrupt, match="may be of a topic"):
+        make_way(LogDirectory.load(directory.path, disk), NAME, OLD, unique, is_only=True)
 
 
 @pytest.mark.parametrize("call", ["rename", "sync"])
@@ -192,6 +306,10 @@ def test_a_log_of_another_topic_on_a_failed_disk_is_not_in_the_way(found):
     """One of the topic itself is."""
     forget_other_topic(found, NAME, OLD)
     assert NAME in found.partitions
+    found.partitions[NAME] = found.partitions[NAME]._replace(topic_id=None)
+    forget_other_topic(found, NAME, NEW)
+    assert NAME in found.partitions
+    found.partitions[NAME] = found.partitions[NAME]._replace(topic_id=OLD)
     forget_other_topic(found, NAME, NEW)
     assert NAME not in found.partitions
     assert names(found) == ["t-0"]

@@ -77,6 +77,36 @@ def test_a_kill_behind_the_move_leaves_the_new_log_no_rows(root, monkeypatch):
     assert (log.log_start_offset, log.log_end_offset, log.recovery.damaged_offset) == (0, 0, None)
 
 
+def test_a_replica_that_counts_does_not_begin_anew_for_a_log_that_names_no_topic(root, monkeypatch):
+    """The controller hears that it is gone, and it is copied again; no name alone makes it the log of this topic."""
+    Path(root, "t-0", "partition.metadata").write_bytes(b"rotten")
+    _, opening = started(root)
+    told = []
+    monkeypatch.setattr(opening._table, "add_unopened", lambda *about: told.append(about[-1]))
+    counted = {"leader_epoch_max": 1, "others_have_it": True, "placed_in": b"d" * 16}
+    assert opening.open(NAMES[0], NEW, LogConfig(), **counted, is_counted_on=True) is None
+    assert opening.given_up == {NAMES[0]: NEW}
+    assert "its log is gone from" in told[0]
+    assert opening.open(NAMES[0], NEW, LogConfig(), **counted).log.log_end_offset == 0
+    (kept,) = Path(root).glob("t-0.*-stray")
+    assert (kept / "00000000000000000000.log").stat().st_size > 0
+
+
+def test_the_only_replica_is_offline_while_its_log_names_no_topic(root, monkeypatch):
+    """It says how it comes back."""
+    file = Path(root, "t-0", "partition.metadata")
+    good = file.read_bytes()
+    file.write_bytes(b"rotten")
+    told = []
+    for content in (b"rotten", good):
+        file.write_bytes(content)
+        _, opening = started(root)
+        monkeypatch.setattr(opening._table, "add_unopened", lambda *about: told.append(about[-1]))
+        opened = opening.open(NAMES[0], OLD, LogConfig(), leader_epoch_max=1)
+    assert [repr(good.decode()) in each for each in told] == [True]
+    assert opened.log.log_end_offset == 10
+
+
 def test_the_rows_of_a_topic_go_once_and_those_of_others_stay(root, monkeypatch):
     """A topic of a thousand partitions writes no thousand checkpoints."""
     found, opening = started(root)
