@@ -175,7 +175,7 @@ class Node:
         self.deleted_archives.start(self.image.topics.by_id)
         if self.cluster.forwarding is None:
             await self.tiering.begin_producer_era()
-        await self.directories.settle()  # what an unclean stop left is served from the disk, not from the page cache
+        await self.directories.recovered()  # what an unclean stop left is served from the disk, not from the page cache
         self.directories.verified()
         await self.mount.start()
         self.dispatcher.compile(_HOT_KEYS)

@@ -373,6 +373,11 @@ class Directories:
                 except OSError as error:
                     directory.writer.report(error)
 
+    async def recovered(self) -> None:
+        """Wait until what the last run left in the logs is on the disk; whatever is copied meanwhile has no end."""
+        while any(directory.writer.recovering for directory in self.all):  # noqa: ASYNC110 - once, at the start
+            await asyncio.sleep(0.001)
+
     async def settle(self) -> None:
         """Wait until no write and no sync is left: a sync that fails makes the stop unclean."""
         while not all(directory.writer.idle for directory in self.all):  # noqa: ASYNC110 - once, at the end

@@ -22,7 +22,7 @@ from itertools import islice
 from stratalog.broker.runtime.event_loop import add_reader, remove_reader
 from stratalog.broker.runtime.tick import Tick
 from stratalog.hot.log.log_owner import LogOwner
-from stratalog.hot.log.sync import SyncTicket
+from stratalog.hot.log.sync import SyncTicket, outcome_of
 from stratalog.hot.storage.kernel_sync import KernelSync
 from stratalog.hot.storage.removed_log import RemovedLog
 from stratalog.hot.storage.shortages import DISK_FULL, NO_DESCRIPTOR, SHORTAGES
@@ -90,7 +90,10 @@ class DirectoryWriter:
         self._unhurried: dict[LogOwner, None] = {}
         self._owners: dict[LogOwner, None] = {}
         self._refused: dict[LogOwner, None] = {}
-        self._postponed: set[LogOwner] = set()
+        self.postponed: set[LogOwner] = set()
+        """Logs whose syncs wait for room or descriptors, to be tried again."""
+        self.recovering: set[LogOwner] = set()
+        """Logs that `sync_together` took, until what they had then is on the disk, or their sync is postponed."""
         self._held: set[LogOwner] = set()
         self._syncing = 0
         """The syncs for which the next cycle waits."""
@@ -113,7 +116,8 @@ class DirectoryWriter:
         self._refused.pop(owner, None)
         self._growth_bytes.pop(owner, None)
         self.unkept.pop(owner, None)
-        self._postponed.discard(owner)
+        self.postponed.discard(owner)
+        self.recovering.discard(owner)
         self._held.discard(owner)
 
     def hold(self, owner: LogOwner) -> None:
@@ -249,6 +253,7 @@ class DirectoryWriter:
         """As `sync`, for one of many: the cycle begins when enough have come, or with `begin_together`."""
         if self.offline is None:
             self._dirty[owner] = None
+            self.recovering.add(owner)
             if len(self._dirty) >= _TOGETHER:
                 self.begin_together()
 
@@ -267,6 +272,7 @@ class DirectoryWriter:
                 if self._growth_bytes.pop(owner, 0) >= LONG_SYNC_BYTES:
                     much.add(owner)
             tickets = [(owner, ticket) for owner in due if (ticket := self._begin_sync(owner)) is not None]
+            self.recovering -= set(due) - {owner for owner, _ in tickets} if self.recovering else set()
         if not tickets or self.offline is not None:
             return
         self.sync_cycles += 1
@@ -300,13 +306,13 @@ class DirectoryWriter:
                 self.fail(error)
                 return None
             self._tell_shortage(error)
-            self._postponed.add(owner)
+            self.postponed.add(owner)
             self._loop.call_later(_SHORTAGE_WAIT_SECONDS, self._sync_postponed, owner)
             return None
 
     def _sync_postponed(self, owner: LogOwner) -> None:
-        if owner in self._postponed:
-            self._postponed.discard(owner)
+        if owner in self.postponed:
+            self.postponed.discard(owner)
             self.sync(owner)
 
     def _submit_to_kernel(self) -> None:
@@ -333,7 +339,7 @@ class DirectoryWriter:
 
     def _run_syncs(self, tickets: Sequence[tuple[LogOwner, SyncTicket]]) -> None:
         """Runs in a thread: touches nothing of the logs but their descriptors."""
-        outcomes = [(owner, ticket, _outcome(ticket)) for owner, ticket in tickets]
+        outcomes = [(owner, ticket, outcome_of(ticket)) for owner, ticket in tickets]
         self._loop.call_soon_threadsafe(self._all_synced, outcomes)
 
     def _all_synced(self, outcomes: Sequence[tuple[LogOwner, SyncTicket, OSError | None]]) -> None:
@@ -363,6 +369,7 @@ class DirectoryWriter:
             return
         try:
             if not let_go:  # else its directory may have been renamed under the sync: it was deleted
+                self.recovering.discard(owner)
                 owner.log.finish_sync(ticket)
                 owner.on_flushed()
         finally:
@@ -381,11 +388,6 @@ class DirectoryWriter:
         """True if no write is queued and no sync runs."""
         return not (self._queued or self._dirty or self._unhurried or self._syncing or self._long)
 
-    @property
-    def postponed(self) -> bool:
-        """True if a sync waits for room or descriptors, to be tried again."""
-        return bool(self._postponed)
-
     def fail(self, error: OSError) -> None:
         """Take the directory offline, once; not for a log that was removed while others worked on it."""
         if self.offline is not None or isinstance(error, RemovedLog):
@@ -402,18 +404,8 @@ class DirectoryWriter:
         self._dirty.clear()
         self._unhurried.clear()
         self.unkept.clear()
-        self._postponed.clear()
+        self.postponed.clear()
+        self.recovering.clear()
         self._on_failed(self, error)
         for owner in list(self._owners):
             owner.on_storage_failed(error)
-
-
-def _outcome(ticket: SyncTicket) -> OSError | None:
-    """Run a ticket; returns its error or None."""
-    try:
-        ticket.run()
-    except OSError as failure:
-        return failure
-    except Exception as failure:  # noqa: BLE001 - whatever it was, nothing is known to be on disk
-        return OSError(f"a sync failed: {failure!r}")
-    return None

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from stratalog.hot.storage.filesystem import File, Filesystem, RealFile
 
-__all__ = ["InPlace", "Replacement", "StoredFile", "SyncTicket", "Syncable"]
+__all__ = ["InPlace", "Replacement", "StoredFile", "SyncTicket", "Syncable", "outcome_of"]
 
 
 class Syncable(Protocol):
@@ -126,3 +126,14 @@ class SyncTicket:
         for directory in self._directories:
             self._filesystem.sync_directory(directory)
         self.done = True
+
+
+def outcome_of(ticket: SyncTicket) -> OSError | None:
+    """Run a ticket; returns its error or None."""
+    try:
+        ticket.run()
+    except OSError as failure:
+        return failure
+    except Exception as failure:  # noqa: BLE001 - whatever it was, nothing is known to be on disk
+        return OSError(f"a sync failed: {failure!r}")
+    return None
