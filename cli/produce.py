@@ -125,7 +125,8 @@ def produce(
     """Write one record for each line of standard input to TOPIC.
 
     Records are sent as they arrive and answered before the next are read. After an error nothing more is sent; the
-    error says which batch was refused. No record is sent twice.
+    error says which batch was refused, and whether it may be in the log all the same. No record is written twice: with
+    acks=all batches have a producer id and sequences wherever the broker gives one.
     """
     reader = LineReader(
         key=None if key is None else key.encode(),
@@ -139,7 +140,8 @@ def produce(
     clock = SystemClock()
     with Client(bootstrap, timeout_seconds) as client:
         client.refresh([topic], create=True)
-        producer = Producer(client, topic, ACKS[acks], Codec[compression.upper()], int(timeout_seconds * 1000))
+        codec, timeout_ms = Codec[compression.upper()], int(timeout_seconds * 1000)
+        producer = Producer(client, topic, ACKS[acks], codec, timeout_ms, idempotent=True)
         written = 0
         for lines in read_lines(sys.stdin.buffer):
             wanted = lines if count is None else lines[: count - written]

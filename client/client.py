@@ -53,7 +53,8 @@ LEADERSHIP_MOVES: Final = frozenset(
         ErrorCode.REPLICA_NOT_AVAILABLE,
     }
 )
-"""A broker that answers with one of these has done nothing; soon it or another one will lead."""
+"""Soon the broker that answers with one of these, or another one, will lead. It has done nothing, unless it was to append
+for all replicas: then the records may be in its log."""
 REACH_SECONDS: Final = 3.0
 """A broker has so long to take a connection and to say what it serves, or counts as away where a command goes on without."""
 RETRY_PAUSE_SECONDS: Final = 0.1

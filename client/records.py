@@ -13,11 +13,25 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 
 from stratalog.client.client import LEADERSHIP_MOVES, Client, by_topic
+from stratalog.client.coordinators import while_coordinators_move
 from stratalog.client.link import check, code_words
-from stratalog.wire.batch import BatchHeader, Header, Record, build_batch, check_batch, iter_headers, iter_records
+from stratalog.wire.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Header,
+    Record,
+    build_batch,
+    check_batch,
+    iter_headers,
+    iter_records,
+    read_header,
+)
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from stratalog.wire.messages.init_producer_id import InitProducerIdRequest
 from stratalog.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -31,7 +45,20 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["Delivered", "Fetched", "NewRecord", "Producer", "fetch", "produce_batches", "visible_records"]
 
 _PIECE_RECORDS: Final = 10_000
+_SEQUENCES: Final = 1 << 31
+"""A sequence is below it; behind the highest one comes 0."""
+_ALL: Final = -1
 ABORT_MARKER: Final = 0
+_PERHAPS_APPENDED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""A leader answers with one of these before it appends a batch, and for a batch in its log that waits for other replicas."""
 
 
 class NewRecord(NamedTuple):
@@ -52,35 +79,69 @@ class Delivered(NamedTuple):
     timestamp_ms: int
 
 
+class _Identity(NamedTuple):
+    """The producer id and epoch that a broker knows a repeated batch by, beside its sequence."""
+
+    producer_id: int
+    epoch: int
+
+
+_NOBODY: Final = _Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
 class Producer(Struct):
-    """Sends records to one topic, waiting for each answer; not idempotent, so it never sends twice."""
+    """Sends records to one topic, waiting for each answer. No record is appended twice.
+
+    An idempotent one asks for a producer id, so that a batch in doubt can be sent again: a leader that has it says so.
+    Without an id, also where the broker gives none, a batch that may be in the log is not sent again.
+    """
 
     client: Client
     topic: str
-    acks: int = -1
+    acks: int = _ALL
     codec: Codec = Codec.NONE
     timeout_ms: int = 30_000
+    idempotent: bool = False
+    """It matters with acks=all alone: otherwise a leader refuses before it appends."""
     _turn: int = field(default=0)
+    _identity: _Identity | None = field(default=None)
+    _sequences: dict[int, int] = field(default_factory=dict)
 
     def send(self, records: Sequence[NewRecord]) -> list[Delivered]:
         """Append records and tell where each one is, in the order given.
 
-        Raises `KafkaError` of the first partition that refused; records of other partitions may be in the log.
+        Raises `KafkaError` of the first partition that refused; records of other partitions may be in the log. The offset
+        is -1 where the leader says only that it has the batch.
         """
+        identity, self._identity = self._identity or self._new_identity(), None
         groups: dict[int, list[int]] = {}
         keyless = self._next_partition()
         for index, record in enumerate(records):
             groups.setdefault(self._partition(record, keyless), []).append(index)
         batches = {
-            TopicPartition(self.topic, partition): _batch([records[index] for index in indexes], self.codec)
+            TopicPartition(self.topic, partition): self._batch(
+                partition, [records[index] for index in indexes], identity
+            )
             for partition, indexes in groups.items()
         }
         answers = produce_batches(self.client, batches, acks=self.acks, timeout_ms=self.timeout_ms)
+        delivered = self._delivered(records, groups, answers)
+        for partition, indexes in groups.items():
+            self._sequences[partition] = (self._sequences.get(partition, 0) + len(indexes)) % _SEQUENCES
+        self._identity = identity  # another one after an error: a refused batch may have used its sequences up
+        return delivered
+
+    def _delivered(
+        self,
+        records: Sequence[NewRecord],
+        groups: Mapping[int, Sequence[int]],
+        answers: Mapping[TopicPartition, PartitionProduceResponse],
+    ) -> list[Delivered]:
         delivered: list[Delivered | None] = [None] * len(records)
         for partition, indexes in groups.items():
             topic_partition = TopicPartition(self.topic, partition)
             answer = answers[topic_partition]
-            _check_produced(topic_partition, answer)
+            _check_produced(topic_partition, answer, self.acks)
             for place, index in enumerate(indexes):
                 offset = answer.base_offset + place if answer.base_offset >= 0 else -1
                 time_ms = answer.log_append_time_ms
@@ -88,6 +149,29 @@ class Producer(Struct):
                     topic_partition, offset, time_ms if time_ms >= 0 else records[index].timestamp_ms
                 )
         return [one for one in delivered if one is not None]
+
+    def _new_identity(self) -> _Identity:
+        self._sequences.clear()
+        if not self.idempotent or self.acks != _ALL:
+            return _NOBODY
+        try:
+            return while_coordinators_move(self.client, self._ask_identity)
+        except KafkaError:
+            return _NOBODY  # no right to an id, or a broker that has none: records may be written all the same
+
+    def _ask_identity(self) -> _Identity:
+        answer = self.client.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self.timeout_ms))
+        check(answer.error_code)
+        return _Identity(answer.producer_id, answer.producer_epoch)
+
+    def _batch(self, partition: int, records: Sequence[NewRecord], identity: _Identity) -> bytearray:
+        return build_batch(
+            [Record(place, one.timestamp_ms, one.key, one.value, one.headers) for place, one in enumerate(records)],
+            codec=self.codec,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=NO_SEQUENCE if identity is _NOBODY else self._sequences.get(partition, 0),
+        )
 
     def _next_partition(self) -> int:
         self._turn += 1
@@ -101,18 +185,17 @@ class Producer(Struct):
         return partition_of_key(record.key, len(self.client.topic(self.topic).partitions))
 
 
-def _batch(records: Sequence[NewRecord], codec: Codec) -> bytearray:
-    return build_batch(
-        [Record(place, one.timestamp_ms, one.key, one.value, one.headers) for place, one in enumerate(records)],
-        codec=codec,
-    )
-
-
-def _check_produced(topic_partition: TopicPartition, answer: PartitionProduceResponse) -> None:
-    if answer.error_code:
+def _check_produced(topic_partition: TopicPartition, answer: PartitionProduceResponse, acks: int) -> None:
+    if answer.error_code not in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         words = (answer.error_message or code_words(answer.error_code)).rstrip(".")
         named = words if str(topic_partition) in words else f"{topic_partition}: {words}"
-        check(answer.error_code, f"{named}; nothing of this batch was appended")
+        in_doubt = acks == _ALL and answer.error_code in _PERHAPS_APPENDED
+        outcome = (
+            "this batch may have been appended; look before sending it again"
+            if in_doubt
+            else ("nothing of this batch was appended")
+        )
+        check(answer.error_code, f"{named}; {outcome}")
 
 
 def produce_batches(
@@ -121,24 +204,26 @@ def produce_batches(
     """Send whole record batches to the leaders of their partitions and return each partition's answer.
 
     With acks=0 brokers do not answer: the answers are made here, with base offset -1. Batches that were refused because
-    the leadership moves are sent again; raises the `KafkaError` of the refusal if that goes on for longer than the
-    client waits.
+    the leadership moves are sent again, unless they may be in a log under no producer id; raises the `KafkaError` of the
+    refusal if that goes on for longer than the client waits.
     """
     answers: dict[TopicPartition, PartitionProduceResponse] = {}
 
+    def moves(one: TopicPartition) -> bool:
+        return answers[one].error_code in LEADERSHIP_MOVES and (
+            acks != _ALL
+            or answers[one].error_code not in _PERHAPS_APPENDED
+            or read_header(batches[one]).producer_id != NO_PRODUCER_ID
+        )
+
     def attempt() -> None:
-        waiting = {one: batches[one] for one in batches if one not in answers or _moves(answers[one])}
+        waiting = {one: batches[one] for one in batches if one not in answers or moves(one)}
         answers.update(_produce_once(client, waiting, acks, timeout_ms))
-        for one in waiting:
-            if _moves(answers[one]):
-                _check_produced(one, answers[one])
+        for one in filter(moves, waiting):
+            _check_produced(one, answers[one], acks)
 
     client.while_leaders_move({one.topic for one in batches}, attempt)
     return answers
-
-
-def _moves(answer: PartitionProduceResponse) -> bool:
-    return answer.error_code in LEADERSHIP_MOVES
 
 
 def _produce_once(

@@ -8,6 +8,8 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from stratalog.cli.produce import read_lines
+from stratalog.client.client import Client
+from stratalog.client.transactions import describe_producers
 
 
 def read_back(live_broker, topic) -> list:
@@ -87,6 +89,14 @@ def test_other_codecs_are_understood_by_another_client(stratalog, live_broker, t
     """zstd is seen above."""
     stratalog("produce", topic, "-p", "0", "-z", codec, stdin="x\n" * 100)
     assert {record.value for record in read_back(live_broker, topic)} == {b"x"}
+
+
+@pytest.mark.parametrize(("acks", "ids"), [("all", 1), ("1", 0)])
+def test_batches_have_a_producer_id_where_one_is_of_use(stratalog, live_broker, topic, acks, ids) -> None:
+    """One id for the whole command."""
+    stratalog("produce", topic, "-p", "0", "-a", acks, stdin="x\n" * 10)
+    with Client(live_broker.kafka) as client:
+        assert [one.last_sequence for one in describe_producers(client, TopicPartition(topic, 0))] == [9] * ids
 
 
 class Slowly(io.BytesIO):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from stratalog.client.client import Client
@@ -10,6 +12,7 @@ from stratalog.wire.batch import Header, Record, build_batch, build_control_batc
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import AbortedTransaction, FetchableTopicResponse, FetchResponse, PartitionData
+from stratalog.wire.messages.init_producer_id import InitProducerIdResponse
 from stratalog.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -19,7 +22,7 @@ from stratalog.wire.messages.metadata import (
 from stratalog.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from stratalog.wire.topic import TopicPartition
 
-PRODUCE, FETCH, METADATA = 0, 1, 3
+PRODUCE, FETCH, METADATA, INIT_PRODUCER_ID = 0, 1, 3, 22
 TOPIC_ID = b"t" * 16
 ORDERS = TopicPartition("orders", 0)
 ABORT, COMMIT = 0, 1
@@ -120,9 +123,113 @@ def test_a_batch_refused_by_a_former_leader_is_sent_again(scripted, client) -> N
         return ProduceResponse(responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=taken)])
 
     scripted.answers[PRODUCE] = answer
-    delivered = Producer(client, "orders").send([NewRecord(b"a", 5, partition=0), NewRecord(b"b", 5, partition=1)])
+    delivered = Producer(client, "orders", acks=1).send(
+        [NewRecord(b"a", 5, partition=0), NewRecord(b"b", 5, partition=1)]
+    )
     assert [one.offset for one in delivered] == [7, 7]
     assert asked == [0, 1, 1]
+
+
+def gives_ids(scripted, *answers) -> None:
+    """Let the broker answer InitProducerId with these, or with the ids 70, 71, ..."""
+    left = list(answers) or [InitProducerIdResponse(producer_id=70 + at, producer_epoch=3) for at in range(9)]
+    scripted.ranges[INIT_PRODUCER_ID] = (0, 5)
+    scripted.answers[INIT_PRODUCER_ID] = lambda _request: left.pop(0)
+
+
+def refuses(scripted, *codes) -> list:
+    """Let the broker refuse batches for partition 0 by these codes and take the rest; what it sees of producers."""
+    left, seen = list(codes), []
+
+    def answer(request):
+        data = request.topic_data[0].partition_data[0]
+        header = read_header(bytes(data.records))
+        seen.append((header.producer_id, header.producer_epoch, header.base_sequence))
+        code = left.pop(0) if left else 0
+        taken = PartitionProduceResponse(index=data.index, base_offset=-1 if code else 7, error_code=code)
+        return ProduceResponse(responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[taken])])
+
+    scripted.answers[PRODUCE] = answer
+    return seen
+
+
+def records(count: int) -> list[NewRecord]:
+    """Records for partition 0."""
+    return [NewRecord(b"v", 5, partition=0)] * count
+
+
+def test_a_batch_in_doubt_is_sent_again_under_its_sequence(scripted, client) -> None:
+    """The next batch has the sequence behind it; a leader that has the batch, and no longer knows where, has it."""
+    gives_ids(scripted)
+    seen = refuses(scripted, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    producer = Producer(client, "orders", idempotent=True)
+    assert [one.offset for one in producer.send(records(3))] == [7, 8, 9]
+    assert [one.offset for one in producer.send(records(1))] == [7]
+    assert [one.offset for one in producer.send(records(2))] == [-1, -1]
+    assert seen == [(70, 3, 0), (70, 3, 0), (70, 3, 3), (70, 3, 4)]
+
+
+def test_sequences_begin_anew_behind_the_highest_one(scripted, client) -> None:
+    """They are 31 bits wide, as Kafka's."""
+    gives_ids(scripted)
+    seen = refuses(scripted)
+    producer = Producer(client, "orders", idempotent=True)
+    producer.send(records(1))
+    producer._sequences[0] = 2**31 - 2
+    producer.send(records(3))
+    producer.send(records(1))
+    assert [sequence for _, _, sequence in seen] == [0, 2**31 - 2, 1]
+
+
+def test_a_producer_goes_on_under_another_id_after_an_error(scripted, client) -> None:
+    """Whether a refused batch has used its sequence up may not be known."""
+    gives_ids(scripted)
+    seen = refuses(scripted, 0, ErrorCode.REQUEST_TIMED_OUT)
+    producer = Producer(client, "orders", idempotent=True)
+    producer.send(records(2))
+    with pytest.raises(KafkaError, match="may have been appended"):
+        producer.send(records(2))
+    producer.send(records(2))
+    assert seen == [(70, 3, 0), (70, 3, 2), (71, 3, 0)]
+
+
+@pytest.mark.parametrize(
+    "answers", [(), (InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer_epoch=-1),)]
+)
+def test_without_an_id_a_batch_in_doubt_is_not_sent_again(scripted, client, answers) -> None:
+    """The broker does not know InitProducerId, or gives this user none; both take records, and are asked once."""
+    if answers:
+        gives_ids(scripted, *answers)
+    seen = refuses(scripted, 0, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    producer = Producer(client, "orders", idempotent=True)
+    producer.send(records(1))
+    producer.send(records(1))
+    with pytest.raises(KafkaError, match="orders-0: not leader or follower; this batch may have been appended; look"):
+        producer.send(records(1))
+    assert seen == [(-1, -1, -1)] * 3
+
+
+def test_an_id_that_is_not_ready_is_waited_for(scripted, client) -> None:
+    """A broker that is about to get its next block of ids says so."""
+    loading = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1)
+    gives_ids(scripted, loading, InitProducerIdResponse(producer_id=80, producer_epoch=0))
+    seen = refuses(scripted)
+    Producer(client, "orders", idempotent=True).send(records(1))
+    assert seen == [(80, 0, 0)]
+
+
+def test_an_append_that_waits_while_the_leadership_moves_is_in_the_log_once(broker) -> None:
+    """The next epoch's leader has it; the answer names the offset of the first attempt."""
+    broker.create("t")
+    partition, node_id = broker.partition("t").partition, broker.node.config.node_id
+    epoch = partition.leader_epoch
+    broker.run(lambda: partition.lead(node_id, epoch, replicas=(node_id, 77), in_sync=(node_id, 77)))
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(broker.produce, "t", b"once", idempotent=True)
+        broker.wait_until(lambda: partition.log.log_end_offset == 1)
+        broker.run(lambda: partition.lead(node_id, epoch + 1, replicas=(node_id,), in_sync=(node_id,)))
+        assert sending.result(20) == [0]
+    assert broker.values("t") == [b"once"]
 
 
 def test_without_acks_nothing_is_awaited(scripted, client) -> None:
