@@ -127,8 +127,7 @@ def add_partitions(client: Client, name: str, total: int, *, validate_only: bool
 
 def delete_topics(client: Client, names: Sequence[str]) -> None:
     """Delete topics with all their records. Raises `KafkaError` of the first that was refused; others may be gone."""
-    link = client.link()
-    if link.version_of(DeleteTopicsRequest) >= _DELETE_BY_NAME_OR_ID:
+    if client.version_of(DeleteTopicsRequest) >= _DELETE_BY_NAME_OR_ID:
         states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
         request = DeleteTopicsRequest(topics=states, timeout_ms=TIMEOUT_MS)
     else:

@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -185,13 +186,29 @@ class Client(Struct):
         link.wait_for(self.timeout_seconds)
         self._links[address] = link
 
-    def call(self, request: Message, node_id: int | None = None) -> Any:
+    def call(self, request: Message, node_id: int | None = None, version: int | None = None) -> Any:
         """Send one request to a broker, or to any, and return its answer; see `BrokerLink.call`."""
-        return self._call(self.link(node_id), request)
+        return self._call(self.link(node_id), request, version)
 
-    def _call(self, link: BrokerLink, request: Message) -> Any:
+    def send_unanswered(self, request: Message, node_id: int) -> None:
+        """Send a request that has no answer (acks=0) to a broker. Raises as `call`."""
+        self._over(self.link(node_id), partial(_send_unanswered, request))
+
+    def version_of(self, request: type[Message], node_id: int | None = None) -> int:
+        """The version of a request to a broker, or to any; see `BrokerLink.version_of`."""
+        return self._over(self.link(node_id), lambda link: link.version_of(request))
+
+    def serves(self, request: type[Message], node_id: int | None = None) -> bool:
+        """Whether a broker, or any, serves a request. Raises `BrokerAway`."""
+        return self._over(self.link(node_id), lambda link: request.api_key in link.api_ranges())
+
+    def _call(self, link: BrokerLink, request: Message, version: int | None = None) -> Any:
+        return self._over(link, lambda link: link.call(request, version))
+
+    def _over(self, link: BrokerLink, ask: Callable[[BrokerLink], R]) -> R:
+        """The result of ``ask``. A link that fails it is dropped: an answer may still be due there, and is no later one's."""
         try:
-            return link.call(request)
+            return ask(link)
         except BrokerAway:
             self._links.pop((link.host, link.port), None)
             link.close()
@@ -324,6 +341,11 @@ class Client(Struct):
                     check(one.error_code, f"{topic_partition}: {code_words(one.error_code)}")
                     found[topic_partition] = ListedOffset(one.offset, one.timestamp, one.leader_epoch)
         return found
+
+
+def _send_unanswered(request: Message, link: BrokerLink) -> None:
+    link.send(request, link.version_of(type(request)))
+    link.forget()
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:

@@ -48,7 +48,7 @@ class FeatureLevels(NamedTuple):
 
 def describe_cluster(client: Client) -> Cluster:
     """All registered brokers, also those that are fenced. Raises `KafkaError`."""
-    names_fenced = client.link().version_of(DescribeClusterRequest) >= _FENCED_SINCE
+    names_fenced = client.version_of(DescribeClusterRequest) >= _FENCED_SINCE
     answer = client.call(
         DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=names_fenced)
     )
@@ -59,7 +59,7 @@ def describe_cluster(client: Client) -> Cluster:
 
 def describe_features(client: Client) -> Mapping[str, FeatureLevels]:
     """The features by name, as any broker tells them with ApiVersions; empty before its version 3. Raises `KafkaError`."""
-    if client.link().version_of(ApiVersionsRequest) < _FEATURES_SINCE:
+    if client.version_of(ApiVersionsRequest) < _FEATURES_SINCE:
         return {}
     answer = client.call(ApiVersionsRequest(client_software_name="stratalog", client_software_version="1"))
     check(answer.error_code)

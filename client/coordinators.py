@@ -46,7 +46,7 @@ _TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state
 
 def find_coordinator(client: Client, key: str, key_type: int = GROUP) -> int:
     """The node that coordinates ``key``; its address is known to the client then. Raises `KafkaError`."""
-    batched = client.link().version_of(FindCoordinatorRequest) >= _KEYS_SINCE
+    batched = client.version_of(FindCoordinatorRequest) >= _KEYS_SINCE
     request = FindCoordinatorRequest(
         key="" if batched else key, key_type=key_type, coordinator_keys=[key] if batched else []
     )

@@ -110,7 +110,7 @@ def describe_group(client: Client, group_id: str) -> GroupDescription:
 
 
 def _describe(client: Client, group_id: str, node_id: int) -> GroupDescription:
-    if ConsumerGroupDescribeRequest.api_key in client.link(node_id).api_ranges():
+    if client.serves(ConsumerGroupDescribeRequest, node_id):
         answer = client.call(ConsumerGroupDescribeRequest(group_ids=[group_id]), node_id).groups[0]
         if answer.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             _check(group_id, answer.error_code, answer.error_message)
@@ -183,9 +183,9 @@ def committed_offsets(client: Client, group_id: str) -> dict[TopicPartition, Com
         version = _version(client, OffsetFetchRequest, node_id)
         if version >= _GROUPS_SINCE:
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-            (answer,) = client.link(node_id).call(request, version).groups
+            (answer,) = client.call(request, node_id, version).groups
         else:
-            answer = client.link(node_id).call(OffsetFetchRequest(group_id=group_id, topics=None), version)
+            answer = client.call(OffsetFetchRequest(group_id=group_id, topics=None), node_id, version)
         _check(group_id, answer.error_code, None)
         return {
             TopicPartition(topic.name, one.partition_index): Committed(
@@ -215,7 +215,7 @@ def commit_offsets(client: Client, group_id: str, offsets: Mapping[TopicPartitio
 
     def commit(node_id: int) -> None:
         request = OffsetCommitRequest(group_id=group_id, member_id="", topics=topics)
-        answer = client.link(node_id).call(request, _version(client, OffsetCommitRequest, node_id))
+        answer = client.call(request, node_id, _version(client, OffsetCommitRequest, node_id))
         for topic in answer.topics:
             for one in topic.partitions:
                 _check(f"{group_id}, {topic.name}-{one.partition_index}", one.error_code, None)
@@ -234,7 +234,7 @@ def delete_group(client: Client, group_id: str) -> None:
 
 
 def _version(client: Client, request: type[Message], node_id: int) -> int:
-    return min(client.link(node_id).version_of(request), _BY_NAME_LAST)
+    return min(client.version_of(request, node_id), _BY_NAME_LAST)
 
 
 def _check(group: str, code: int, message: str | None) -> None:

@@ -39,7 +39,7 @@ class Lack(StrEnum):
 def describe_topics(client: Client, names: Sequence[str] | None = None) -> list[Topic]:
     """Topics, or all of them, with the eligible replicas of their partitions. Raises `KafkaError` as `Client.refresh`."""
     topics = client.refresh(names)
-    if not topics or DescribeTopicPartitionsRequest.api_key not in client.link().api_ranges():
+    if not topics or not client.serves(DescribeTopicPartitionsRequest):
         return topics
     eligible = _eligible(client, [one.name for one in topics] if names is not None else [])
     return [

@@ -172,8 +172,8 @@ class QuorumAdmin:
     def _cluster_request(self) -> DescribeClusterRequest:
         if not self._at_controllers:
             return DescribeClusterRequest(include_cluster_authorized_operations=False)
-        link = self._client.link()
-        if link.version_of(DescribeClusterRequest) < _ENDPOINT_TYPES_SINCE:
+        if self._client.version_of(DescribeClusterRequest) < _ENDPOINT_TYPES_SINCE:
+            link = self._client.link()
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{link} tells no controllers; ask a broker instead")
         return DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=_CONTROLLER_ENDPOINTS)
 

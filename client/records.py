@@ -247,9 +247,7 @@ def _produce_once(
             ],
         )
         if acks == 0:
-            link = client.link(node_id)
-            link.send(request, link.version_of(ProduceRequest))
-            link.forget()
+            client.send_unanswered(request, node_id)
             for one in partitions:
                 answers[one] = PartitionProduceResponse(index=one.partition, base_offset=-1)
             continue

@@ -113,7 +113,7 @@ def _show(bootstrap: str, timeout_seconds: float, *, as_json: bool) -> None:
 
 
 def _state(client: Client, brokers: Cluster, topics: Sequence[Topic]) -> ClusterState:
-    lists_moves = ListPartitionReassignmentsRequest.api_key in client.link().api_ranges()
+    lists_moves = client.serves(ListPartitionReassignmentsRequest)
     return ClusterState(
         topics,
         registered={one.node_id for one in brokers.brokers},

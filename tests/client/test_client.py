@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import time
+from pathlib import Path
 
 import pytest
 
-from stratalog.client.client import LEADERSHIP_MOVES, BrokerUnavailable, Client, ListedOffset, by_topic
+import stratalog.client
+from stratalog.client.client import LEADERSHIP_MOVES, BrokerAway, BrokerUnavailable, Client, ListedOffset, by_topic
+from stratalog.client.coordinators import find_coordinator
+from stratalog.client.groups import committed_offsets
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -19,9 +26,10 @@ from stratalog.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from stratalog.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from stratalog.wire.topic import TopicPartition
 
-METADATA, LIST_OFFSETS = 3, 2
+METADATA, LIST_OFFSETS, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS = 3, 2, 9, 10, 18
 ORDERS = TopicPartition("orders", 0)
 
 
@@ -239,3 +247,53 @@ def test_partitions_are_grouped_by_topic() -> None:
     """In the order given."""
     a, b, c = TopicPartition("b", 1), TopicPartition("a", 0), TopicPartition("b", 0)
     assert by_topic([a, b, c]) == {"b": [a, c], "a": [b]}
+
+
+def coordinates(scripted) -> None:
+    """Let the broker coordinate every group, and serve its offsets."""
+    scripted.ranges = {OFFSET_FETCH: (0, 8), FIND_COORDINATOR: (0, 4), METADATA: (0, 12)}
+    scripted.answers[FIND_COORDINATOR] = lambda request: FindCoordinatorResponse(
+        coordinators=[Coordinator(key=request.coordinator_keys[0], node_id=1, host="127.0.0.1", port=scripted.port)]
+    )
+
+
+def no_offsets(request) -> OffsetFetchResponse:
+    """A group that has committed nothing."""
+    return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=request.groups[0].group_id, topics=[])])
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.4], ids=["hung up", "late"])
+def test_a_request_that_had_no_answer_spoils_no_later_one(scripted, seconds) -> None:
+    """Its connection is given up: the answer may still come there, or the broker has closed it."""
+    coordinates(scripted)
+
+    def offsets(request):
+        if request.groups[0].group_id != "slow":
+            return no_offsets(request)
+        time.sleep(seconds)
+        return no_offsets(request) if seconds else None
+
+    scripted.answers[OFFSET_FETCH] = offsets
+    with Client(scripted.address, timeout_seconds=0.2) as client:
+        with pytest.raises(BrokerAway):
+            committed_offsets(client, "slow")
+        assert committed_offsets(client, "quick") == {}
+
+
+def test_a_broker_that_did_not_say_its_versions_is_asked_again(scripted) -> None:
+    """A link that never told them does not stay either."""
+    coordinates(scripted)
+    scripted.answers[API_VERSIONS] = None
+    with Client(scripted.address, timeout_seconds=1.0) as client:
+        with pytest.raises(BrokerAway):
+            find_coordinator(client, "g")
+        del scripted.answers[API_VERSIONS]
+        assert find_coordinator(client, "g") == 1
+
+
+def test_only_the_client_itself_holds_requests_over_links() -> None:
+    """Elsewhere a failed link would stay: others ask `Client.call`, `version_of`, `serves` and `send_unanswered`."""
+    root = Path(stratalog.client.__file__).parent.parent
+    found = re.compile(r"\.link\([^)]*\)\.(call|send|version_of|api_ranges)\b")
+    sources = [*(root / "client").glob("*.py"), *(root / "cli").rglob("*.py")]
+    assert [path.name for path in sources if found.search(path.read_text())] == []
