@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Final, Protocol, TypeVar
+from weakref import ref
 
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
@@ -22,10 +24,28 @@ from stratalog.metadata.quotas.windows import RateWindows, TokenBucket
 __all__ = ["Meter", "MeterKind", "Meters", "MutationMeter", "RateMeter"]
 
 _METERS_MIN: Final = 1024
-"""So many are kept before it is looked for those in which nothing is left."""
+"""So many are kept before those in which nothing is left are looked for."""
+
+_LOOKED_AT: Final = 2
+"""More than one for each new meter: the idle ones become fewer."""
+_ROWS_AT_ONCE: Final = 500
+"""Rows of figures between two pauses."""
+
+K = TypeVar("K")
+T = TypeVar("T")
+M = TypeVar("M", bound="Forgettable")
+
+
+class Forgettable(Protocol):
+    """The use of something, which ends by itself."""
+
+    def idle(self, now: float, /) -> bool:
+        """Whether a new one would be the same."""
+
 
 Scope = tuple[str, str]
 Labels = Mapping[str, str]
+Row = tuple[Labels, float]
 
 
 class MeterKind(StrEnum):
@@ -39,7 +59,7 @@ class MeterKind(StrEnum):
 class Meter:
     """The bound, and how often and for how long it muted a client."""
 
-    __slots__ = ("bound", "muted_until", "throttle_count", "throttle_seconds")
+    __slots__ = ("__weakref__", "bound", "muted_until", "throttle_count", "throttle_seconds")
 
     def __init__(self, bound: float) -> None:
         self.bound = bound
@@ -99,10 +119,9 @@ class Meters:
             config.integer("controller.quota.window.num") * config.integer("controller.quota.window.size.seconds")
         )
         self.table = NO_QUOTAS
-        self._rates: dict[tuple[str, Scope], RateMeter] = {}
-        self._mutations: dict[Scope, MutationMeter] = {}
-        self._addresses: dict[tuple[str, str], RateWindows] = {}
-        self._looked_at = _METERS_MIN
+        self._rates: OrderedDict[tuple[str, Scope], RateMeter] = OrderedDict()
+        self._mutations: OrderedDict[Scope, MutationMeter] = OrderedDict()
+        self._addresses: OrderedDict[tuple[str, str], RateWindows] = OrderedDict()
         _add_figures(self, metrics)
 
     def rate(self, kind: MeterKind, user: str, client_id: str) -> RateMeter | None:
@@ -141,46 +160,81 @@ class Meters:
         return RateWindows(self._window_count, self.window_seconds)
 
     def _forget_idle(self) -> None:
-        """Now and then, let go of what a new meter would do as well: names of clients must not fill the memory."""
-        if len(self._rates) + len(self._mutations) + len(self._addresses) < self._looked_at:
+        """Let go of some that a new meter would do as well as: names of clients must not fill the memory.
+
+        For each new one some old ones are looked at, in turn, so that no request pays for all of them.
+        """
+        if len(self._rates) + len(self._mutations) + len(self._addresses) < _METERS_MIN:
             return
         now = self._monotonic()
-        self._rates = {key: meter for key, meter in self._rates.items() if not meter.idle(now)}
-        self._mutations = {key: meter for key, meter in self._mutations.items() if not meter.idle(now)}
-        self._addresses = {key: windows for key, windows in self._addresses.items() if not windows.idle(now)}
-        self._looked_at = max(_METERS_MIN, 2 * (len(self._rates) + len(self._mutations) + len(self._addresses)))
+        _forget_some(self._rates, now)
+        _forget_some(self._mutations, now)
+        _forget_some(self._addresses, now)
 
     # -- figures ----------------------------------------------------------------------------------------------
 
-    def rates(self, kind: MeterKind) -> Iterator[tuple[Labels, float]]:
+    def rates(self, kind: MeterKind) -> Iterator[Row | None]:
         """The use a second, by client."""
         now = self._monotonic()
-        for (key, scope), meter in self._rates.items():
-            if key == kind:
-                yield _labels(scope), meter.windows.rate(now)
+        for each in _paced(self._rates.items()):
+            if each is None:
+                yield None
+            elif each[0][0] == kind:
+                yield _labels(each[0][1]), each[1].windows.rate(now)
 
-    def tokens(self) -> Iterator[tuple[Labels, float]]:
+    def tokens(self) -> Iterator[Row | None]:
         """The tokens left of the quotas for changes of the cluster."""
         now = self._monotonic()
-        for scope, meter in self._mutations.items():
+        for each in _paced(self._mutations.items()):
+            if each is None:
+                yield None
+                continue
+            scope, meter = each
             yield _labels(scope), meter.bucket.tokens(meter.bound, now)
 
-    def waits_ms(self, key: str) -> Iterator[tuple[Labels, float]]:
+    def waits_ms(self, key: str) -> Iterator[Row | None]:
         """The time for which a client is still muted."""
         now = self._monotonic()
-        for scope, meter in self._of(key):
-            yield _labels(scope), max(meter.muted_until - now, 0.0) * 1000
+        for each in self._of(key):
+            yield each and (_labels(each[0]), max(each[1].muted_until - now, 0.0) * 1000)
 
-    def throttles(self) -> Iterator[tuple[Labels, float]]:
+    def throttles(self) -> Iterator[Row | None]:
         """The number of times a client was muted, by quota."""
         for key in (*MeterKind, CONTROLLER_MUTATION_RATE):
-            for scope, meter in self._of(key):
-                yield {"quota": str(key), **_labels(scope)}, meter.throttle_count
+            for each in self._of(key):
+                yield each and ({"quota": str(key), **_labels(each[0])}, each[1].throttle_count)
 
-    def _of(self, key: str) -> Iterable[tuple[Scope, Meter]]:
+    def _of(self, key: str) -> Iterator[tuple[Scope, Meter] | None]:
         if key == CONTROLLER_MUTATION_RATE:
-            return self._mutations.items()
-        return ((scope, meter) for (kind, scope), meter in self._rates.items() if kind == key)
+            yield from _paced(self._mutations.items())
+            return
+        for each in _paced(self._rates.items()):
+            if each is None:
+                yield None
+            elif each[0][0] == key:
+                yield each[0][1], each[1]
+
+
+def _forget_some(meters: OrderedDict[K, M], now: float) -> None:
+    """Let go of the first ones that are idle and that no client holds; the others are the last ones from now on."""
+    for _ in range(min(_LOOKED_AT, len(meters))):
+        key, meter = meters.popitem(last=False)
+        if meter.idle(now):
+            held = ref(meter)
+            del meter
+            kept = held()
+            if kept is None:
+                continue
+            meter = kept
+        meters[key] = meter
+
+
+def _paced(items: Iterable[T]) -> Iterator[T | None]:
+    """The present items, and None where the loop may do something else."""
+    for at, item in enumerate(list(items), 1):
+        yield item
+        if at % _ROWS_AT_ONCE == 0:
+            yield None
 
 
 def _labels(scope: Scope) -> Labels:

@@ -11,7 +11,8 @@ from msgspec import Struct
 __all__ = ["Family", "Kind", "Labels", "Samples"]
 
 Labels = Mapping[str, str]
-Samples = Callable[[], Iterable[tuple[Labels, float]]]
+Samples = Callable[[], Iterable[tuple[Labels, float] | None]]
+"""Rows; a None among them is a place for a pause, for rows that may be many."""
 
 
 class Kind(Enum):

@@ -8,7 +8,7 @@ existing dashboards light up. Figures without a name in Kafka begin with ``strat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from stratalog.broker.runtime.families import Family, Kind, Labels, Samples
 
@@ -243,11 +243,9 @@ class Metrics:
         for refresh in self._refreshing:
             yield from refresh()
         for (name, kind), (text, samples) in self._extra.items():
-            rows = _added_up(samples)
+            rows = yield from _added_up(samples)
             names = tuple(rows[0][0]) if rows else ()
-            yield Family(
-                kind, name, text, names, [(tuple(labels[each] for each in names), value) for labels, value in rows]
-            )
+            yield Family(kind, name, text, names, _rows(names, rows))
         for name, text in _NETWORK_TEXTS.items():
             yield Family(Kind.COUNTER, f"stratalog_network_{name}", text, (), [((), getattr(self.network, name))])
         yield from self._topic_families()
@@ -311,13 +309,19 @@ def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
     return buckets
 
 
-def _added_up(samples: Iterable[Samples]) -> list[tuple[Labels, float]]:
-    """The rows of all of them, those of equal labels as one."""
-    first, *others = [list(each()) for each in samples]
-    if not others:
-        return first
-    rows: dict[tuple[tuple[str, str], ...], float] = {}
-    for labels, value in itertools.chain(first, *others):
-        key = tuple(labels.items())
-        rows[key] = rows.get(key, 0) + value
-    return [(dict(key), value) for key, value in rows.items()]
+def _rows(names: Sequence[str], rows: Sequence[tuple[Labels, float]]) -> Iterator[tuple[tuple[str, ...], float]]:
+    return ((tuple(labels[each] for each in names), value) for labels, value in rows)
+
+
+def _added_up(samples: Sequence[Samples]) -> Generator[None, None, list[tuple[Labels, float]]]:
+    """The rows of all of them, those of equal labels as one; yields where it may pause."""
+    found: dict[tuple[str, ...], tuple[Labels, float]] = {}
+    for each in samples:
+        for row in each():
+            if row is None:
+                yield None
+                continue
+            labels, value = row
+            key = tuple(itertools.chain.from_iterable(labels.items()))
+            found[key] = (labels, found[key][1] + value if key in found else value)
+    return list(found.values())

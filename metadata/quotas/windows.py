@@ -28,7 +28,7 @@ _DEBT_SECONDS_MAX: Final = 1e9
 class RateWindows:
     """Amounts in the last ``count`` windows of ``seconds`` each."""
 
-    __slots__ = ("_count", "_paid_at", "_seconds", "_windows")
+    __slots__ = ("__weakref__", "_count", "_paid_at", "_seconds", "_windows")
 
     def __init__(self, count: int, seconds: float) -> None:
         self._count = count

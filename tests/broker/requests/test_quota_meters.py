@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.requests.quota_meters import MeterKind, Meters
+from stratalog.broker.requests.quota_meters import MeterKind, Meters, RateMeter
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.settings.config import load_config
 from stratalog.metadata.image.quotas_image import QuotasImage, entity_of, record_of
@@ -103,3 +103,44 @@ def test_figures_have_kafkas_names(world):
     assert 'kafka_server_controllermutation_throttle_time{client_id="",user="u"} 0.0' in text
     assert 'stratalog_quota_throttles_total{client_id="c",quota="producer_byte_rate",user="u"} 1.0' in text
     assert 'stratalog_quota_throttles_total{client_id="",quota="controller_mutation_rate",user="u"} 1.0' in text
+
+
+def many(world, count):
+    """Meters of clients with a quota by default, each used once."""
+    world.meters.table = table(({"client-id": None}, "producer_byte_rate", 1000.0))
+    for at in range(count):
+        world.meters.rate(MeterKind.PRODUCE, "u", f"other-{at}").windows.use(1, 1000.0, world.clock.now)
+
+
+def test_a_meter_that_a_client_holds_is_kept(world):
+    """Idle or not: another one would be a second quota, and what the client uses of the first would not be shown."""
+    world.meters.table = table(({"client-id": None}, "producer_byte_rate", 1000.0))
+    held = world.meters.rate(MeterKind.PRODUCE, "u", "a")
+    many(world, 2000)
+    world.clock.now += 100
+    for at in range(2000):
+        world.meters.rate(MeterKind.PRODUCE, "u", f"later-{at}")
+    assert world.meters.rate(MeterKind.PRODUCE, "u", "a") is held
+    assert "other-5" not in {row[0]["client_id"] for row in world.meters.rates(MeterKind.PRODUCE) if row}
+
+
+def test_no_new_client_looks_at_all_the_others(world, monkeypatch):
+    """A request that brings one pays for a few: the loop serves the others meanwhile."""
+    many(world, 3000)
+    looks = []
+    monkeypatch.setattr(RateMeter, "idle", lambda self, now: looks.append(now))
+    world.meters.rate(MeterKind.PRODUCE, "u", "new")
+    assert len(looks) <= 2
+
+
+def test_figures_of_many_clients_have_places_for_pauses(world):
+    """None of them holds the loop for more than some hundred rows, also while clients come and go in a pause."""
+    many(world, 2000)
+    run = longest = 0
+    for part in world.metrics.exposition():
+        run = 0 if part is None else run + part.count(b"other-")
+        longest = max(longest, run if part is None or len(part) < 64 else part.count(b"other-"))
+        if part is None:
+            world.meters.rate(MeterKind.PRODUCE, "u", f"new-{longest}")
+    assert longest <= 500
+    assert list(world.meters.rates(MeterKind.PRODUCE)).count(None) == 4
