@@ -8,13 +8,16 @@ leaders and followers spread evenly; fenced brokers come last and never lead. Ch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeVar
 
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
+from stratalog.metadata.image.decision import at_once
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["NextInt", "check_assignment", "place_replicas"]
+__all__ = ["NextInt", "check_assignment", "place_replicas", "placing_replicas"]
+
+_PARTITIONS_PER_PAUSE: Final = 100
 
 NextInt = Callable[[int], int]
 
@@ -120,10 +123,10 @@ def _shuffle(items: list[T], next_int: NextInt) -> None:
         items[last], items[other] = items[other], items[last]
 
 
-def place_replicas(
+def placing_replicas(
     brokers: Sequence[BrokerImage], partition_count: int, replica_count: int, next_int: NextInt
-) -> list[tuple[int, ...]]:
-    """The replicas of each of ``partition_count`` new partitions.
+) -> Generator[None, None, list[tuple[int, ...]]]:
+    """The replicas of each of ``partition_count`` new partitions; pauses every 100 of them.
 
     Raises `KafkaError` INVALID_REPLICATION_FACTOR, with Kafka's texts, if there are not enough brokers.
     """
@@ -140,7 +143,15 @@ def place_replicas(
         )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
     racks = _Racks(brokers, next_int)
-    return [racks.place(replica_count) for _ in range(partition_count)]
+    placed = []
+    for number in range(partition_count):
+        if number % _PARTITIONS_PER_PAUSE == 0:
+            yield
+        placed.append(racks.place(replica_count))
+    return placed
+
+
+place_replicas = at_once(placing_replicas)
 
 
 def check_assignment(replicas: Sequence[int], factor: int | None, brokers: BrokersImage) -> None:

@@ -7,7 +7,7 @@ caller. Sources of rules and texts: Kafka's ``ReplicationControlManager``, ``Con
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from stratalog.metadata.controller.placement import (
     NextInt,
     check_assignment,
-    place_replicas,
+    placing_replicas,
 )
 from stratalog.metadata.image.brokers_image import BrokerImage, BrokersImage
 from stratalog.metadata.image.configs_image import ResourceType
@@ -50,6 +50,7 @@ __all__ = [
 
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+_PARTITIONS_PER_PAUSE: Final = 100
 
 
 class NewTopic(Struct, frozen=True):
@@ -108,7 +109,7 @@ def creating_topics(
             if counts[name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             _check_name(image, name, taken)
-            created, new_records = _create(image, topic, rules, new_topic_id, next_int)
+            created, new_records = yield from _create(image, topic, rules, new_topic_id, next_int)
             permit(created.partition_count)
         except KafkaError as error:
             results.append((name, failure_of(error)))
@@ -140,11 +141,11 @@ def _check_name(image: ClusterImage, name: str, taken: Mapping[str, str]) -> Non
 
 def _create(
     image: ClusterImage, topic: NewTopic, rules: TopicRules, new_topic_id: Callable[[], Uuid], next_int: NextInt
-) -> tuple[CreatedTopic, list[Message]]:
+) -> Generator[None, None, tuple[CreatedTopic, list[Message]]]:
     configs = _checked_configs(topic, rules)
     brokers = image.brokers
-    replicas = _assigned(topic, brokers) if topic.assignments else _placed(topic, rules, brokers, next_int)
-    partitions = [_new_partition(brokers, each) for each in replicas]
+    finding = _assigned(topic, brokers) if topic.assignments else _placed(topic, rules, brokers, next_int)
+    replicas = yield from finding
     violation = rules.policy(topic) if rules.policy is not None else None
     if violation is not None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, violation)
@@ -154,9 +155,9 @@ def _create(
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
         for name, value in configs.items()
     ]
-    records += [partition.to_record(topic_id, number) for number, partition in enumerate(partitions)]
+    records += yield from _partition_records(brokers, topic_id, 0, replicas)
     entries = rules.resolver.resolve(configs)
-    return CreatedTopic(topic.name, topic_id, len(partitions), len(replicas[0]), entries), records
+    return CreatedTopic(topic.name, topic_id, len(replicas), len(replicas[0]), entries), records
 
 
 def _checked_configs(topic: NewTopic, rules: TopicRules) -> dict[str, str]:
@@ -172,7 +173,9 @@ def _checked_configs(topic: NewTopic, rules: TopicRules) -> dict[str, str]:
     return configs
 
 
-def _placed(topic: NewTopic, rules: TopicRules, brokers: BrokersImage, next_int: NextInt) -> list[tuple[int, ...]]:
+def _placed(
+    topic: NewTopic, rules: TopicRules, brokers: BrokersImage, next_int: NextInt
+) -> Generator[None, None, list[tuple[int, ...]]]:
     if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
         why = "Replication factor must be larger than 0, or -1 to use the default value."
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
@@ -182,7 +185,7 @@ def _placed(topic: NewTopic, rules: TopicRules, brokers: BrokersImage, next_int:
     count = rules.default_partition_count if topic.partition_count == USE_DEFAULT else topic.partition_count
     factor = rules.default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
     try:
-        placed = place_replicas(_usable(brokers), count, factor, next_int)
+        placed = yield from placing_replicas(_usable(brokers), count, factor, next_int)
         if not all(any(map(brokers.is_active, each)) for each in placed):
             why = "All brokers are currently fenced or in controlled shutdown."
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
@@ -197,7 +200,7 @@ def _usable(brokers: BrokersImage) -> list[BrokerImage]:
     return [broker for broker in brokers.brokers.values() if broker.has_room and not broker.in_controlled_shutdown]
 
 
-def _assigned(topic: NewTopic, brokers: BrokersImage) -> list[tuple[int, ...]]:
+def _assigned(topic: NewTopic, brokers: BrokersImage) -> Generator[None, None, list[tuple[int, ...]]]:
     """The replicas the caller asked for, by partition. Raises `KafkaError` with Kafka's texts."""
     for count, name in ((topic.replication_factor, "replication factor"), (topic.partition_count, "numPartitions")):
         if count != USE_DEFAULT:
@@ -218,10 +221,24 @@ def _assigned(topic: NewTopic, brokers: BrokersImage) -> list[tuple[int, ...]]:
             )
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
         chosen[partition] = tuple(replicas)
+        if len(chosen) % _PARTITIONS_PER_PAUSE == 0:
+            yield
     if set(chosen) != set(range(len(chosen))):
         why = "partitions should be a consecutive 0-based integer sequence"
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
     return [chosen[partition] for partition in range(len(chosen))]
+
+
+def _partition_records(
+    brokers: BrokersImage, topic_id: Uuid, first: int, replicas: Sequence[tuple[int, ...]]
+) -> Generator[None, None, list[Message]]:
+    """The records of the partitions from number ``first`` on, by their replicas; pauses every 100 of them."""
+    records: list[Message] = []
+    for number, each in enumerate(replicas, first):
+        records.append(_new_partition(brokers, each).to_record(topic_id, number))
+        if len(records) % _PARTITIONS_PER_PAUSE == 0:
+            yield
+    return records
 
 
 def _new_partition(brokers: BrokersImage, replicas: tuple[int, ...]) -> PartitionImage:
@@ -259,7 +276,7 @@ def creating_partitions(
             if topic is not None and each.total - len(topic.partitions) > room:
                 why = "Excessively large number of partitions per request."
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
-            added = new_partitions(image, name, each.total, each.assignments, next_int=next_int).records
+            added = (yield from _more_partitions(image, name, each.total, each.assignments, next_int=next_int)).records
             permit(len(added))
         except KafkaError as error:
             results.append((name, failure_of(error)))
@@ -274,14 +291,14 @@ def creating_partitions(
 create_partitions = at_once(creating_partitions)
 
 
-def new_partitions(
+def _more_partitions(
     image: ClusterImage,
     name: str,
     total: int,
     assignments: Sequence[Sequence[int]] | None,
     *,
     next_int: NextInt,
-) -> Decision[None]:
+) -> Steps[None]:
     """Give a topic more partitions, ``total`` in the end. Raises `KafkaError` with Kafka's texts."""
     topic = image.topics.by_name.get(name)
     if topic is None:
@@ -298,7 +315,7 @@ def new_partitions(
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        placed = place_replicas(_usable(image.brokers), more, factor, next_int)
+        placed = yield from placing_replicas(_usable(image.brokers), more, factor, next_int)
         if not all(any(map(image.brokers.is_active, replicas)) for replicas in placed):
             why = (
                 f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in controlled "
@@ -315,11 +332,11 @@ def new_partitions(
                     "controlled shutdown."
                 )
                 raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-    records = tuple(
-        _new_partition(image.brokers, replicas).to_record(topic.topic_id, present + index)
-        for index, replicas in enumerate(placed)
-    )
-    return Decision(records, None)
+    records = yield from _partition_records(image.brokers, topic.topic_id, present, placed)
+    return Decision(tuple(records), None)
+
+
+new_partitions = at_once(_more_partitions)
 
 
 def resolve_topic(image: ClusterImage, name: str | None, topic_id: Uuid) -> tuple[str, Uuid]:

@@ -3,6 +3,12 @@
 import pytest
 
 from stratalog.metadata.controller.controller import NewPartitions, NewTopic, create_partitions, create_topics
+from stratalog.metadata.controller.topics import (
+    TopicRules,
+    creating_partitions,
+    creating_topics,
+)
+from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import ErrorCode
 
 
@@ -84,3 +90,15 @@ def test_partitions_of_a_topic_whose_brokers_are_all_gone_are_refused_with_their
     found = create_partitions(one.image, [NewPartitions("t", 2, [[2]])], next_int=lambda _: 0).result
     assert found[0][1].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "for partition 1 are fenced" in found[0][1].message
+
+
+def test_one_large_topic_is_decided_in_small_steps(world):
+    """A topic with the most partitions does not hold the loop, nor does one that grows."""
+    one = world()
+    one.start(1)
+    rules = TopicRules(resolver=ConfigResolver.for_topics({}), tiering_enabled=False)
+    topic = NewTopic("t", partition_count=1_000, replication_factor=1)
+    chance = {"next_int": lambda _bound: 0}
+    assert len(list(creating_topics(one.image, [topic], rules, new_topic_id=lambda: b"t" * 16, **chance))) > 15
+    one.topic("u", (1,))
+    assert len(list(creating_partitions(one.image, [NewPartitions("u", 1_001)], **chance))) > 15
