@@ -250,7 +250,7 @@ def run_seed(
     directory = tempfile.mkdtemp(prefix="stratalog-sim-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: PTH112
     problem: str | None = None
     world = World(seed, trace, directory, plan)
-    with LogLines.into(world.loop, trace, disks_are_sound=_DAMAGING.isdisjoint(plan.faults)):
+    with LogLines.into(world.loop, trace, disks_are_sound=_DAMAGING.isdisjoint(world.plan.faults)):
         try:
             world.run()
         except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it

@@ -18,6 +18,14 @@ def test_a_small_cluster_keeps_its_promises():
     assert outcome.answered > 0
 
 
+@pytest.mark.story
+def test_a_seed_draws_its_own_cluster():
+    """As `make sim-cluster` runs it, without a plan."""
+    outcome = run_seed(3)
+    assert outcome.problem is None, CLUSTER.report(outcome, outcome.lines)
+    assert outcome.answered > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
 def test_replicas_keep_their_promises(seed):
