@@ -283,9 +283,8 @@ class Node:
         self.groups.follow_settings(self.config)
 
     def _is_archived(self, topic: str, topic_id: Uuid) -> bool:
-        if "hosted" not in vars(self):  # its controller may be active before the broker has opened partitions
-            return False
-        return any(one.remote is not None and one.topic_id == topic_id for one in self.partitions.of_topic(topic))
+        # Its controller may be active before the broker has opened partitions.
+        return "hosted" in vars(self) and self.partitions.is_archived(topic, topic_id)
 
     def _resolver(self, image: ClusterImage) -> ConfigResolver:
         return ConfigResolver.for_topics(

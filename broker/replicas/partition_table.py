@@ -145,6 +145,10 @@ class PartitionTable:
         """The partitions of a topic that are hosted here."""
         return list(self._by_topic[topic].values()) if topic in self._by_topic else []
 
+    def is_archived(self, topic: str, topic_id: Uuid) -> bool:
+        """Whether a partition of the topic that is hosted here has an archive."""
+        return any(one.remote is not None and one.topic_id == topic_id for one in self.of_topic(topic))
+
     def of_topics(self, wanted: Callable[[UnifiedLog], bool]) -> Iterator[UnifiedLog]:
         """The partitions of topics for which ``wanted`` is true. It gets one partition of each topic."""
         for partitions in list(self._by_topic.values()):
