@@ -54,7 +54,7 @@ class Damaged:
         return self.unified(node_id).log
 
     def produce(self, number):
-        self.nodes[self.state().leader].produce("t", b"value %4d" % number)
+        self.nodes[self.state().leader].produce("t", b"value %4d" % number, idempotent=True)
 
     def caught_up(self, node_id):
         end = self.log(self.state().leader).log_end_offset
