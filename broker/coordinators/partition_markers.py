@@ -47,7 +47,7 @@ class MarkerTarget(Protocol):
         ...
 
     def has_nothing_open(self, partition: TopicPartition, producer_id: int) -> bool:
-        """Whether the partition is served here and no transaction of the producer, in any epoch, is open in it."""
+        """Whether the partition is led here and no transaction of the producer, in any epoch, is open in it."""
         ...
 
 
@@ -68,9 +68,10 @@ class PartitionMarkers:
         self._marked = marked
 
     def has_nothing_open(self, partition: TopicPartition, producer_id: int) -> bool:
-        """Whether the partition is served here and no transaction of the producer, in any epoch, is open in it."""
+        """Whether the partition is led here and no transaction of the producer, in any epoch, is open in it."""
         try:
             unified = self._partitions().by_name(*partition)
+            unified.partition.check_online()  # a copy may lack what its leader has open
         except KafkaError:
             return False
         return not unified.log.producer_state.is_open(producer_id)

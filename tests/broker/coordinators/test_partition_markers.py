@@ -63,7 +63,8 @@ def test_markers_of_unknown_partitions_and_old_coordinators_are_refused(broker):
 
 
 def test_a_partition_says_whether_a_producer_has_nothing_open():
-    """It says no of one that is not served here: its log is elsewhere."""
+    """It says no of one that is not led here: its log is elsewhere, or is a copy that may lack what its leader has open."""
+    led = [True]
     state = ProducerStateManager("t-0")
     state.apply_batch(7, 3, 0, base_offset=0, last_offset=0, timestamp_ms=0, transactional=True)
     state.apply_batch(8, 3, 0, base_offset=1, last_offset=1, timestamp_ms=0, transactional=False)
@@ -71,12 +72,20 @@ def test_a_partition_says_whether_a_producer_has_nothing_open():
     def by_name(topic, partition):
         if partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return SimpleNamespace(log=SimpleNamespace(producer_state=state))
+        return SimpleNamespace(
+            log=SimpleNamespace(producer_state=state), partition=SimpleNamespace(check_online=check_online)
+        )
+
+    def check_online():
+        if not led[0]:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     markers = PartitionMarkers(lambda: SimpleNamespace(by_name=by_name), None, None, None)
     found = [markers.has_nothing_open(TopicPartition("t", 0), producer_id) for producer_id in (7, 8, 9)]
     assert found == [False, True, True]
     assert not markers.has_nothing_open(TopicPartition("t", 1), 8)
+    led[0] = False
+    assert not markers.has_nothing_open(TopicPartition("t", 0), 8)
 
 
 @pytest.mark.parametrize("code", [None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
