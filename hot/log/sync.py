@@ -20,18 +20,26 @@ class Syncable(Protocol):
 
 
 class StoredFile:
-    """A file that is opened only to be synced: many logs that are recovered together hold no descriptors."""
+    """A file that is opened only to be synced: many of them, or one that was noted often, hold no descriptors meanwhile."""
 
-    __slots__ = ("_filesystem", "_path")
+    __slots__ = ("_filesystem", "path")
 
     def __init__(self, filesystem: Filesystem, path: str) -> None:
         self._filesystem = filesystem
-        self._path = path
+        self.path = path
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same file, which needs one sync."""
+        return isinstance(other, StoredFile) and self.path == other.path
+
+    def __hash__(self) -> int:
+        """As equality wants it."""
+        return hash(self.path)
 
     def fdatasync(self) -> None:
         """Make the bytes durable, also those of other writers; a file that was removed has none. Raises `OSError`."""
         try:
-            file = self._filesystem.open_read(self._path)
+            file = self._filesystem.open_read(self.path)
         except FileNotFoundError:
             return
         try:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.snapshots import ProducerSnapshots
+from stratalog.hot.log.sync import StoredFile
 from stratalog.hot.log.sync_cycles import SyncCycles
 from stratalog.hot.segments.segment import Segment
 from stratalog.hot.segments.segments import SegmentList
@@ -151,9 +152,10 @@ class LogTail:
 
     def _store_aborted(self, segment: Segment) -> None:
         """Write the aborted transactions with their markers: a start that trusts a recovery point behind both reads neither again."""
-        for stored in segment.store_aborted():
-            self._cycles.note_file(stored)
-            self._cycles.note_names()
+        if segment.stored_aborted < 1:
+            self._cycles.note_names()  # the file is new, or replaced
+        if segment.store_aborted():  # a file for each marker until the next sync would be as many descriptors
+            self._cycles.note_file(StoredFile(self._place.files, segment.path(".txnindex")))
 
     def _seal(self, segment: Segment, snapshot: bytes) -> None:
         """Write the indexes of a complete segment, and the producers as of its end."""

@@ -73,7 +73,6 @@ class Segment:
         "_indexes",
         "_lent",
         "_max_timestamp",
-        "_stored_transactions",
         "base_offset",
         "config",
         "directory",
@@ -88,6 +87,7 @@ class Segment:
         "roll_timestamp_ms",
         "size_bytes",
         "stored",
+        "stored_aborted",
         "written_bytes",
     )
 
@@ -114,8 +114,8 @@ class Segment:
         self.stored: ActiveSummary | None = None
         """Summary of an active segment's files, if it is known without reading them and no batch was added since."""
         self.known_aborted: list[AbortedTxn] | None = None
-        """`aborted`, once a caller has asked for it."""
-        self._stored_transactions = 0
+        """`aborted`, once a caller has asked for it; the file has ``stored_aborted`` of them, or `VOID`."""
+        self.stored_aborted = 0
         self.missing: str | None = None
         """Why none of its offsets are on this disk (`hot.recovery.missing`); None where they are."""
         self.config = config
@@ -282,11 +282,11 @@ class Segment:
 
     def store_aborted(self) -> list[File]:
         """The same for aborted transactions."""
-        if self.known_aborted is None or len(self.known_aborted) == self._stored_transactions:
+        if self.known_aborted is None or len(self.known_aborted) == self.stored_aborted:
             return []
-        first, self._stored_transactions = self._stored_transactions, VOID  # should the write fail
+        first, self.stored_aborted = self.stored_aborted, VOID  # should the write fail
         stored = store_aborted(self.files, self.path(".txnindex"), self.known_aborted, first)
-        self._stored_transactions = len(self.known_aborted)
+        self.stored_aborted = len(self.known_aborted)
         return stored
 
     def hold_indexes(self) -> None:
@@ -311,12 +311,12 @@ class Segment:
 
     def take_stored_aborted(self, transactions: list[AbortedTxn]) -> None:
         """These are all that the file has; there is no file if it is none."""
-        self.known_aborted, self._stored_transactions = transactions, len(transactions)
+        self.known_aborted, self.stored_aborted = transactions, len(transactions)
 
     def replace_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
         """Take these instead of what the file says; the next `store_indexes` rewrites it."""
         self.known_aborted = list(transactions)
-        self._stored_transactions = VOID
+        self.stored_aborted = VOID
 
     # -- appending ----------------------------------------------------------------------------------------
 

@@ -93,14 +93,14 @@ class LogBench:
             )
         )  # fmt: skip
 
-    def write_aborted(self, log: Log, count: int) -> list[AbortedTxn]:
-        """Transactions of two records each, all aborted; their entries, as a reader finds them."""
-        for sequence in range(0, 2 * count, 2):
+    def write_aborted(self, log: Log, count: int, *, before: int = 0) -> list[AbortedTxn]:
+        """Transactions of two records each, all aborted, behind ``before`` others; their entries, as a reader finds them."""
+        for sequence in range(2 * before, 2 * (before + count), 2):
             self.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
             marker, origin = self.marker(commit=False), AppendOrigin.COORDINATOR
             log.append_as_leader(marker, leader_epoch=1, now_ms=self.now_ms, origin=origin)
         log.write_queued()
-        return [AbortedTxn(7, first, first + 2, first + 3) for first in range(0, 3 * count, 3)]
+        return [AbortedTxn(7, first, first + 2, first + 3) for first in range(3 * before, 3 * (before + count), 3)]
 
     def fill(self, log: Log, segments: int, *, per_segment: int = 5) -> None:
         """Append until ``segments`` frozen segments stand before the active one."""

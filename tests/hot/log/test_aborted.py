@@ -78,3 +78,26 @@ def test_a_power_cut_behind_a_roll_takes_no_aborted_transaction(bench):
     log = bench.open(clean=False, recovery_point=6)
     assert log.aborted_transactions(0, 6) == expected
     assert log.recovery.segments_checked == 1
+
+
+def test_aborted_transactions_hold_no_descriptors_until_the_next_sync(bench):
+    """Without sync on ack that may be long, and a client may abort as often as it likes."""
+    log = bench.open()
+    bench.write_aborted(log, 1)
+    log.sync()
+    for before in range(1, 5):
+        bench.write_aborted(log, 1, before=before)
+    ticket = log.begin_sync()
+    assert [Path(file.path).suffix for file in ticket._files] == [".log", ".txnindex"]
+    assert not ticket.names_pending  # of a file that has its name already
+
+
+def test_a_replaced_index_of_aborted_transactions_gets_its_name_durably_with_its_markers(bench):
+    """After a cut the entries of before do not all count, and a new file takes the place of the old one."""
+    log = bench.open()
+    bench.write_aborted(log, 2)
+    log.sync()
+    log.truncate_to(3)
+    log.sync()
+    bench.write_aborted(log, 1, before=1)
+    assert log.begin_sync().names_pending
