@@ -95,7 +95,7 @@ class EpochRaising:
             else:
                 results = dict(_results(answer))
                 if answer.error_code:
-                    failure = KafkaError(ErrorCode(answer.error_code))
+                    failure = KafkaError(_code(answer.error_code))
         asked = {id(one) for one, _ in known}
         for one in wanted:
             if one.raised.done():
@@ -149,11 +149,19 @@ def _refusal(one: _Wanted, results: dict[tuple[Uuid, int], AlterPartitionPartiti
     if result.error_code in {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
         return _gone(one)
     if result.error_code:
-        return KafkaError(ErrorCode(result.error_code), "The active controller does not raise its leader epoch.")
+        return KafkaError(_code(result.error_code), "The active controller does not raise its leader epoch.")
     if result.leader_epoch <= one.above:
         why = "The active controller cannot raise leader epochs: it is Apache Kafka's, or of an earlier version."
         return KafkaError(ErrorCode.UNSUPPORTED_VERSION, why)
     return None
+
+
+def _code(number: int) -> ErrorCode:
+    """The error with this number; one that a newer controller has is unknown here."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _gone(one: _Wanted) -> KafkaError:

@@ -78,12 +78,15 @@ async def test_those_of_one_moment_go_in_one_request(monkeypatch):
         (Controller(lambda _: (ErrorCode.INVALID_REQUEST, 0)), ErrorCode.INVALID_REQUEST, "does not raise"),
         (Controller(lambda _: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)), ErrorCode.UNKNOWN_TOPIC_ID, "gone"),
         (Controller(code=ErrorCode.STALE_BROKER_EPOCH), ErrorCode.STALE_BROKER_EPOCH, "STALE_BROKER_EPOCH"),
+        (Controller(lambda _: (9999, 0)), ErrorCode.UNKNOWN_SERVER_ERROR, "does not raise"),
+        (Controller(code=9999), ErrorCode.UNKNOWN_SERVER_ERROR, "UNKNOWN_SERVER_ERROR"),
     ],
 )
 async def test_a_refusal_is_the_callers(controller, code, words):
-    """A controller that is Kafka's, or older, answers with the epoch that was."""
+    """A controller that is Kafka's, or older, answers with the epoch that was; a newer one perhaps with a code that is unknown here."""
     with pytest.raises(KafkaError, match=words) as raised:
-        await made(controller.ask).raise_above(TOPIC, 0, 40)
+        async with asyncio.timeout(5):
+            await made(controller.ask).raise_above(TOPIC, 0, 40)
     assert raised.value.code == code
 
 
