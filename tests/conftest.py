@@ -193,13 +193,14 @@ class RunningNode:
     def produce(
         self, topic: str, *values: bytes | NewRecord, partition: int = 0, acks: int = -1, **options
     ) -> list[int]:
-        """Append one batch of these values; their offsets."""
+        """Append one batch of these values; their offsets. It waits for a leader, as `append` does not."""
         now_ms = self.node.clock.wall_ms()
         records = [
             value if isinstance(value, NewRecord) else NewRecord(value, now_ms, partition=partition) for value in values
         ]
-        sent = Producer(self.client(), topic, acks=acks, **options).send(records)
-        return [one.offset for one in sent]
+        client = self.client()
+        producer = Producer(client, topic, acks=acks, **options)
+        return [one.offset for one in client.while_leaders_move({topic}, lambda: producer.send(records))]
 
     def append(self, topic: str, batch: bytes | bytearray, *, partition: int = 0, acks: int = -1):
         """Send bytes as one batch; the broker's answer for the partition."""

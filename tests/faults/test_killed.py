@@ -111,7 +111,7 @@ def test_a_broker_is_killed_in_the_middle_of_uploads(processes, tmp_path):
             configs = {"remote.storage.enable": "true", "internal.segment.bytes": "20000"}
             configs |= {"local.retention.bytes": "0", "retention.ms": "-1"}
             topic_id = create_topic(broker.client, "t", partition_count=1, configs=configs).topic_id
-        producer = Producer(broker.client, "t")
+        producer = Producer(broker.client, "t", idempotent=True)
         for batch in range(40):
             values = [b"%d-%d-%d" % (round_number, batch, n) + b"." * 200 for n in range(20)]
             producer.send([NewRecord(value, 1_700_000_000_000, partition=0) for value in values])

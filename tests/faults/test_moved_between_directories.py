@@ -193,7 +193,7 @@ def test_a_broker_that_is_killed_goes_on_with_its_moves(serve_process, tmp_path)
     dice = random.Random(5)
     for turn in range(5):
         client = Client(broker.address)
-        producer = OneByOne(client, "t")
+        producer = OneByOne(client, "t", idempotent=True)
         for _ in range(60):
             values = [b"%d:%d" % (turn, len(acknowledged) + number) + bytes(9_000) for number in range(3)]
             producer.send([NewRecord(value, 1) for value in values])

@@ -121,7 +121,7 @@ class Written:
 
     def write(self, broker: Broker, batches: int = 1) -> None:
         """Batches of ten records; one whose answer does not come may be there or not."""
-        producer = Producer(broker.client, self.name.topic)
+        producer = Producer(broker.client, self.name.topic, idempotent=True)
         for _ in range(batches):
             number = len(self.acknowledged) + len(self.unknown)
             values = [b"%d-" % (number + n) + b"." * 190 for n in range(10)]
