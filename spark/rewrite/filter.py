@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stratalog.hot.cleaner.horizons import HorizonRules, needless_marker
-from stratalog.hot.cleaner.records import batch_payload, rebuilt_batch, record_places, record_spans
+from stratalog.hot.cleaner.records import opened_batch, rebuilt_batch, record_places, record_spans
 from stratalog.hot.state.validation import read_end_marker
 from stratalog.spark.rows.decode import AbortedTransactions, Window
 from stratalog.wire.batch import BatchHeader
@@ -115,9 +115,9 @@ class SurvivorFilter:
             return self._with_tombstones(header, batch, set(self._offsets[low:high].tolist()))
         if count == header.record_count:
             return batch
-        payload = batch_payload(header, batch)
+        payload, spans = opened_batch(header, batch, record_places)
         wanted = set((self._offsets[low:high] - header.base_offset).tolist())
-        kept = [span for span in record_places(header, payload) if span[3] in wanted]
+        kept = [span for span in spans if span[3] in wanted]
         if len(kept) != count:
             raise _strange(header, count, len(kept))
         self.counts.records_kept += count
@@ -126,8 +126,8 @@ class SurvivorFilter:
     def _with_tombstones(self, header: BatchHeader, batch: memoryview, wanted: set[int]) -> bytearray | None:
         """The batch with some tombstones that go now, or with the horizon from which on its tombstones may go."""
         rules, base_offset = self._rules, header.base_offset
-        payload = batch_payload(header, batch)
-        spans = [span for span in record_spans(header, payload) if base_offset + span[3] in wanted]
+        payload, spans = opened_batch(header, batch, record_spans)
+        spans = [span for span in spans if base_offset + span[3] in wanted]
         if len(spans) != len(wanted):
             raise _strange(header, len(wanted), len(spans))
         over = header.has_delete_horizon and header.base_timestamp <= rules.now_ms
@@ -186,9 +186,9 @@ class DoomedFilter:
             counts.kept_whole += 1
             counts.records_kept += header.record_count
             return batch
-        payload = batch_payload(header, batch)
+        payload, spans = opened_batch(header, batch, record_places)
         doomed = set((self._offsets[low:high] - header.base_offset).tolist())
-        kept = [span for span in record_places(header, payload) if span[3] not in doomed]
+        kept = [span for span in spans if span[3] not in doomed]
         if len(kept) != header.record_count - count:
             raise _strange(header, count, header.record_count - len(kept))
         self._found += count

@@ -23,6 +23,7 @@ __all__ = [
     "headers_column",
     "int32_column",
     "int64_column",
+    "odd_batches",
     "slices",
     "timestamp_column",
     "varints",
@@ -111,6 +112,22 @@ def slices(payload: pa.Buffer, positions: Positions, lengths: Positions) -> pa.A
     interleaved = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), payload])
     wanted = pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32), mask=null if has_null else None)
     return interleaved.take(wanted)
+
+
+def odd_batches(
+    offsets: Positions, counts: Positions, lasts: Positions, bases: Positions | int = 0
+) -> npt.NDArray[np.bool_] | None:
+    """In which batches the offsets of records do not ascend from their ``bases`` on up to their ``bases + lasts``.
+
+    ``offsets`` are those of all records, ``counts`` those that each batch has, at least one. None if all do ascend.
+    """
+    ends = np.cumsum(counts)
+    begins = ends - counts
+    odd: npt.NDArray[np.bool_] = (offsets[begins] < bases) | (offsets[ends - 1] > bases + lasts)
+    falls = offsets[1:] <= offsets[:-1]
+    falls[begins[1:] - 1] = False  # from one batch to the next
+    odd[np.searchsorted(ends, np.flatnonzero(falls), side="right")] = True
+    return odd if odd.any() else None
 
 
 def int64_column(values: Positions) -> pa.Array:

@@ -24,6 +24,7 @@ from stratalog.spark.rows.columns import (
     headers_column,
     int32_column,
     int64_column,
+    odd_batches,
     slices,
     timestamp_column,
     varints,
@@ -271,7 +272,10 @@ class _Rows:
             return None
         group, window = self._group, self._window
         cut = (window.start_offset, window.end_offset) if group.trimmed else None
-        found = record_columns(self._kernel, self._payload, group.headers, group.bounds, cut, wanted)
+        columns = partial(record_columns, self._kernel, self._payload, group.headers, group.bounds)
+        if cut and columns(None, ()) is None:
+            return None  # which records lie in the window cannot be told by offsets that a client made up
+        found = columns(cut, wanted)
         if found is None:
             return None
         self._counts = found.rows
@@ -288,6 +292,7 @@ class _Rows:
         ends = bodies + lengths
         time_deltas, at = varints(payload, bodies + 1)  # a byte of attributes that no version uses comes first
         offset_deltas, at = varints(payload, at)
+        offset_deltas = self._numbered(offset_deltas)
         offsets = self._repeat([header.base_offset for header in self._group.headers]) + offset_deltas
         if self._group.trimmed:
             inside = (offsets >= self._window.start_offset) & (offsets < self._window.end_offset)
@@ -303,6 +308,21 @@ class _Rows:
         if wanted & _FIELD_COLUMNS:
             self._fields(payload, at, ends, wanted, made)
         return made
+
+    def _numbered(self, deltas: Positions) -> Positions:
+        """The offset deltas, in some batches 0, 1, 2 ...: those that a client made up name no record.
+
+        As `stratalog.hot.cleaner.records.opened_batch` has it, so that a rewrite finds at its offset what was read there.
+        """
+        lasts = np.array([header.last_offset_delta for header in self._group.headers], np.int64)
+        odd = odd_batches(deltas, self._counts, lasts)
+        if odd is None:
+            return deltas
+        if (self._counts[odd] > lasts[odd] + 1).any():
+            raise Corrupt("a batch has more records than offsets")
+        begins = np.cumsum(self._counts) - self._counts
+        within = np.arange(len(deltas), dtype=np.int64) - np.repeat(begins, self._counts)
+        return np.where(np.repeat(odd, self._counts), within, deltas)
 
     def _delete_horizons(self) -> pa.Array:
         horizons = [header.base_timestamp if header.has_delete_horizon else -1 for header in self._group.headers]

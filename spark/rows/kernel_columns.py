@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stratalog.spark.rows.columns import Positions, headers_column, int64_column, varints
+from stratalog.spark.rows.columns import Positions, headers_column, int64_column, odd_batches, varints
 from stratalog.spark.rows.kernel import Kernel
 from stratalog.spark.rows.schema import HEADERS, TOMBSTONE
 from stratalog.spark.rows.starts import RECORD_BYTES_MIN
@@ -36,7 +36,8 @@ def record_columns(
     window: tuple[int, int] | None,
     wanted: Collection[str],
 ) -> RecordColumns | None:
-    """Columns among ``wanted`` that come from the bytes of records; None if the kernel refuses them.
+    """Columns among ``wanted`` that come from the bytes of records; None if the kernel refuses them, or, without ``window``, if
+    offsets are odd (`odd_batches`).
 
     With ``window`` only of records whose offset lies in it. Raises `Corrupt` and `IndexError` for damaged headers of
     records, as `headers_column` does.
@@ -63,7 +64,7 @@ def record_columns(
     valid = np.full((fields, (total + 7) // 8), 0xFF, np.uint8)
     tails = np.empty((2, total if depth == _HEADERS else 0), np.int32)
     found = kernel.decode(payload, batches, window, depth, rows, offsets, times, keys, values, ends, valid, tails)
-    if found is None:
+    if found is None or (window is None and _odd(headers, offsets)):
         return None
     count, *nulls = found
     arrays: dict[str, pa.Array] = {}
@@ -85,6 +86,13 @@ def record_columns(
         counts, at = varints(view, places)
         arrays[HEADERS] = headers_column(view, pa.py_buffer(payload), at, record_ends, counts)
     return RecordColumns(arrays, rows)
+
+
+def _odd(headers: Sequence[BatchHeader], offsets: Positions) -> bool:
+    counts, lasts, bases = np.array(
+        [(header.record_count, header.last_offset_delta, header.base_offset) for header in headers], np.int64
+    ).T
+    return odd_batches(offsets, counts, lasts, bases) is not None
 
 
 def _depth(wanted: Collection[str]) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crc32c import crc32c
 
 from stratalog.hot.cleaner.horizons import HorizonRules
 from stratalog.hot.cleaner.records import emptied_batch
@@ -15,7 +16,15 @@ from stratalog.spark.rewrite.filter import (
     aborted_by_producer,
     code_of,
 )
-from stratalog.wire.batch import Record, build_batch, build_control_batch, check_batch, iter_records, read_header
+from stratalog.wire.batch import (
+    HEADER_BYTES,
+    Record,
+    build_batch,
+    build_control_batch,
+    check_batch,
+    iter_records,
+    read_header,
+)
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt
 
@@ -179,3 +188,25 @@ def test_a_missing_offset_to_erase_is_an_error() -> None:
         chosen.finish()
     with pytest.raises(Corrupt, match="at offset 3"):
         left(DoomedFilter(codes(4)), batch(3, 5, 6))
+
+
+def made_up(*deltas: int) -> bytes:
+    """A batch from offset 40 on, of records with these offset deltas and the keys k0, k1 ..., sealed by a client itself."""
+    count = len(deltas)
+    data = bytearray(build_batch([Record(40 + n, 1_040, b"k%d" % n, b"v%d" % n) for n in range(count)], leader_epoch=3))
+    at = HEADER_BYTES
+    for delta in deltas:
+        data[at + 3] = delta << 1
+        at += 1 + (data[at] >> 1)
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
+@pytest.mark.parametrize("deltas", [(50, 51), (1, 0), (0, 0)])
+def test_records_with_offset_deltas_that_a_client_made_up_are_met_by_their_order(deltas: tuple[int, int]) -> None:
+    """At the offsets at which a reader finds them: one goes, the other stays."""
+    for chosen in (survivors(codes(41)), survivors(codes(41, flagged=(41,))), DoomedFilter(codes(40))):
+        found = left(chosen, made_up(*deltas))
+        assert [(one.offset, one.key) for one in iter_records(found)] == [(41, b"k1")]
+        chosen.finish()
+    assert left(survivors(codes(40, 41)), made_up(*deltas)) == made_up(*deltas)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stratalog.spark.rows.columns import (
     constant_text,
     headers_column,
+    odd_batches,
     slices,
     timestamp_column,
     varints,
@@ -149,3 +150,21 @@ def test_headers_that_do_not_fill_their_record_are_corrupt(payload: bytes, count
         headers_column(
             np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(0), array(len(payload)), array(count)
         )
+
+
+@pytest.mark.parametrize(
+    ("offsets", "odd"),
+    [
+        ((10, 11, 12, 20, 25), None),
+        ((10, 12, 11, 20, 25), [True, False]),
+        ((10, 11, 12, 20, 20), [False, True]),
+        ((9, 11, 12, 20, 26), [True, True]),
+        ((10, 11, 15, 13, 14), [True, True]),
+    ],
+)
+def test_batches_with_odd_offsets_are_those_that_do_not_ascend_in_their_range(
+    offsets: tuple[int, ...], odd: list[bool] | None
+) -> None:
+    """Two batches, of the offsets 10 to 14 and 20 to 25."""
+    found = odd_batches(array(*offsets), array(3, 2), array(4, 5), array(10, 20))
+    assert (None if found is None else found.tolist()) == odd

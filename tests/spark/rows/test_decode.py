@@ -10,7 +10,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.hot.cleaner.records import batch_payload, emptied_batch, rebuilt_batch, record_spans
+from stratalog.hot.cleaner.records import batch_payload, emptied_batch, opened_batch, rebuilt_batch, record_spans
 from stratalog.spark.rows.decode import Window, decode_batches
 from stratalog.spark.rows.schema import COLUMNS, arrow_schema
 from stratalog.wire.batch import (
@@ -21,7 +21,7 @@ from stratalog.wire.batch import (
     iter_headers,
     iter_records,
 )
-from stratalog.wire.compression import Codec
+from stratalog.wire.compression import Codec, compress
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
@@ -340,3 +340,36 @@ def test_bytes_that_were_checked_are_not_checked_again() -> None:
     data[16] = 1
     with pytest.raises(Corrupt, match="magic 1"):
         list(decode_batches(bytes(data), ORDERS, ("offset",), EVERYTHING, checked=True))
+
+
+def numbered(*deltas: int, base: int = 40, last: int | None = None, codec: Codec = Codec.NONE) -> bytes:
+    """A batch of records with these offset deltas and the keys 0, 1, 2 ..., which a client has sealed itself."""
+    payload = b"".join(
+        bytes([16, 0, 0, delta << 1 & 0x7F, 2, 48 + number, 2, 120, 0]) for number, delta in enumerate(deltas)
+    )
+    count = len(deltas)
+    batch = bytearray(build_batch(records(base, count), codec=codec)[:61])
+    batch[23:27] = (count - 1 if last is None else last).to_bytes(4, "big")
+    return seal(batch + compress(codec, payload))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("deltas", [(50,), (1, 0), (0, 0, 0), (0, 2, 1), (1, 2, 3), (0, 63)])
+def test_offset_deltas_that_a_client_made_up_are_numbered_anew(deltas: tuple[int, ...], codec: Codec) -> None:
+    """As the cleaner does; batches beside it keep their own. By a window, too."""
+    count = len(deltas)
+    odd = numbered(*deltas, codec=codec)
+    data = bytes(build_batch(records(35, 5))) + odd + bytes(build_batch(records(40 + count, 5)))
+    rows = decoded_rows(data)
+    assert [row["offset"] for row in rows] == [*range(35, 45 + count)]
+    assert [row["key"] for row in rows[5 : 5 + count]] == [b"%d" % number for number in range(count)]
+    assert [row["offset"] for row in decoded_rows(data, Window(40, 41))] == [40]
+    kept = opened_batch(next(iter_headers(odd))[1], memoryview(odd), record_spans)[1]
+    assert [40 + span[3] for span in kept] == [row["offset"] for row in rows[5 : 5 + count]]
+
+
+def test_offsets_with_gaps_stay_and_more_records_than_offsets_are_corrupt() -> None:
+    """Gaps are what a compaction leaves."""
+    assert [row["offset"] for row in decoded_rows(numbered(0, 3, 9, last=9))] == [40, 43, 49]
+    with pytest.raises(Corrupt, match=r"orders-3.*more records than offsets"):
+        decoded_rows(numbered(0, 1, 1, last=1))
