@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stratalog.cli.quantities import SIZE_BYTES
-from stratalog.cli.spark.rewrite import Duration, read_options, rewrite_options, rewrite_topics, tell
+from stratalog.cli.spark.rewrite import Duration, read_options, rewrite_options, rewrite_topics, tell, tell_unread
 
 if TYPE_CHECKING:
     from stratalog.spark.rewrite.compact import CompactSettings
@@ -46,6 +46,7 @@ def compact(**given: Any) -> None:
 
     def report(summary: RewriteSummary, seconds: float) -> bool:
         tell(summary, seconds, dry_run=given["dry_run"], as_json=given["as_json"])
+        tell_unread(summary, "it stays as it stands, and so do tombstones behind it.")
         return summary.is_whole
 
     rewrite_topics(given, "compact", [_settings(given, topic) for topic in given["topics"]], run, report)

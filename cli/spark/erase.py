@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stratalog.cli.output import bytes_text
-from stratalog.cli.spark.rewrite import read_options, rewrite_options, rewrite_topics, tell
+from stratalog.cli.spark.rewrite import read_options, rewrite_options, rewrite_topics, tell, tell_unread
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
@@ -47,13 +47,18 @@ def erase(**given: Any) -> None:
     written anew without them; the old ones go to the trash, and from the bucket when the broker empties that. A record of
     the erasure is kept under audit/ in the bucket, with hashes in the place of keys. Not erased is what brokers still hold
     on their own disks, what is not archived yet, and what others have copied. Killed, run it again. Exit code 1: some
-    objects could not be rewritten, for the reasons told.
+    objects could not be rewritten, for the reasons told, or some batches not be read: they stay as they stand.
     """
     from stratalog.spark.rewrite.erase import erase as run
 
     def report(summary: ErasureSummary, seconds: float) -> bool:
         _tell(summary, given, seconds)
-        return summary.run.is_whole
+        tell_unread(
+            summary.run,
+            "it stays as it stands, and records in it that were to be erased are NOT ERASED. It goes when retention or "
+            "DeleteRecords has passed over it.",
+        )
+        return summary.is_whole
 
     rewrite_topics(given, "erase", [_settings(given, topic) for topic in given["topics"]], run, report)
 

@@ -48,6 +48,7 @@ __all__ = [
     "rewrite_topics",
     "rewriter_of",
     "tell",
+    "tell_unread",
     "told_on_terminal",
 ]
 
@@ -55,6 +56,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Settings = TypeVar("Settings", bound="CompactSettings | EraseSettings")
 Summary = TypeVar("Summary")
 _FAILED: Final = 1
+_NAMED_MAX: Final = 20
 
 
 class Duration(_IntParam):
@@ -224,6 +226,14 @@ def tell(summary: RewriteSummary, seconds: float, *, dry_run: bool, as_json: boo
         click.echo(_words(summary, seconds, dry_run=dry_run))
     for reason in [*summary.failed, *summary.refused]:
         click.echo(f"Left as it was: {reason}", err=True)
+
+
+def tell_unread(summary: RewriteSummary, outcome: str) -> None:
+    """Name the batches that could not be read, on stderr; of very many the first ones."""
+    for batch in summary.unread[:_NAMED_MAX]:
+        click.echo(f"{batch}, cannot be read as its producer sent it: {outcome}", err=True)
+    if len(summary.unread) > _NAMED_MAX:
+        click.echo(f"... and {len(summary.unread) - _NAMED_MAX} such batches more, which --json names.", err=True)
 
 
 def _words(summary: RewriteSummary, seconds: float, *, dry_run: bool) -> str:

@@ -195,13 +195,17 @@ def _slices(part: _Part) -> list[SegmentSlice]:
 
 
 def _finish(run: RewriteRun, part: _Part, results: Iterable[GroupResult], summary: RewriteSummary) -> None:
-    """End the run in one partition; if every group is done, the archive is clean up to where the part ends."""
+    """End the run in one partition; if every group is done, the archive is clean up to where the part ends.
+
+    A batch that could not be read ends it before: no tombstone behind it is forgotten that may hold back a record in it.
+    """
     own = [each for each in results if each.group.partition == part.manifest.partition]
     try:
         if all(each.is_done for each in own):
             clean: set[Uuid] = {uuid for each in own for uuid in each.uuids}
-            run.finish(part.manifest.partition, part.end, clean)
-            summary.clean_offsets[part.manifest.partition.partition] = part.end
+            end = min([part.end, *(base for each in own for base in each.unread)])
+            run.finish(part.manifest.partition, end, clean)
+            summary.clean_offsets[part.manifest.partition.partition] = end
         else:
             run.finish(part.manifest.partition)
     except JobRefused as error:

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 
 from stratalog.spark.archive_store import open_archive
 from stratalog.spark.rewrite.group import SWAPPED, Group, GroupResult, RewriteRequest
-from stratalog.spark.rewrite.newest_keys import KEY_SCHEMA
+from stratalog.spark.rewrite.newest_keys import KEY_SCHEMA, UnreadBatches
 from stratalog.spark.rewrite.plan import plan_groups, run_borders
-from stratalog.spark.rewrite.rewriter import RewriteProgress, Rewriter, Scan, ScanTask
+from stratalog.spark.rewrite.rewriter import UNREAD, RewriteProgress, Rewriter, Scan, ScanTask
 from stratalog.spark.rewrite.run import RewriteRun
 from stratalog.spark.rewrite.summary import RewriteSummary
-from stratalog.spark.rows.schema import COLUMNS
+from stratalog.spark.rows.schema import COLUMNS, arrow_schema
 from stratalog.spark.source.archive import topic_manifests
 from stratalog.spark.source.fetch import ReadRequest, read_slices
 from stratalog.spark.source.options import ReadOptions
@@ -37,7 +37,7 @@ from stratalog.tier.manifests.leases import is_over, list_leases
 from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.manifests.runs import ERASE_KIND
-from stratalog.tier.planning.slices import OffsetRange, group_tasks, slice_entry, task_limits
+from stratalog.tier.planning.slices import OffsetRange, SegmentSlice, group_tasks, slice_entry, task_limits
 from stratalog.tier.stores.probe import probe
 from stratalog.tier.stores.store import ObjectStore
 from stratalog.wire.errors import Invalid
@@ -94,6 +94,11 @@ class ErasureSummary:
         """Records that went."""
         return self.run.records - self.run.records_kept
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was asked for is erased: no object was left as it was, and every batch could be read."""
+        return self.run.is_whole and not self.run.unread
+
 
 def erase(settings: EraseSettings, rewriter: Rewriter, told: RewriteProgress) -> ErasureSummary:
     """Erase what is archived now, partition by partition, each object by a compare-and-swap of its own.
@@ -123,9 +128,10 @@ def erase(settings: EraseSettings, rewriter: Rewriter, told: RewriteProgress) ->
                 summary.refused.append(str(error))
         ranges = _ranges(results)
         cuts = _cuts(store, results)
-        end_audit(store, audit, version, ranges, ended_ms=_now_ms(), whole=summary.is_whole, held_by=cuts)
+        erased = ErasureSummary(summary, audit.key, cuts)
+        end_audit(store, audit, version, ranges, ended_ms=_now_ms(), whole=erased.is_whole, held_by=cuts)
     leases = [one for one in list_leases(store) if not is_over(one, _now_ms())] if ranges else []
-    return ErasureSummary(summary, audit.key, cuts, len(leases))
+    return replace(erased, leases=len(leases))
 
 
 def _request(settings: EraseSettings, run_uuid: bytes) -> RewriteRequest:
@@ -204,25 +210,38 @@ def _whole(entry: Entry) -> OffsetRange:
 def doomed(slices: ScanTask, request: EraseRequest) -> Iterator[pa.RecordBatch]:
     """The offsets of the records with one of the keys, aborted ones too, as rows (partition, null, code)."""
     keys = pa.array(request.keys, pa.binary())
-    for partition, batch in _read(slices, request, ("key", "offset")):
-        found = batch.filter(pc.is_in(batch.column("key"), value_set=keys)).column("offset").to_numpy()
-        whose = pa.array(np.full(len(found), partition, np.int32))
-        nothing = pa.nulls(len(found), pa.binary())
-        yield pa.RecordBatch.from_arrays([whose, nothing, pa.array(found << 1)], schema=KEY_SCHEMA)
+    for piece in slices:
+        unread = UnreadBatches()
+        for batch in _read(piece, request, ("key", "offset"), unread):
+            found = batch.filter(pc.is_in(batch.column("key"), value_set=keys)).column("offset").to_numpy()
+            whose = pa.array(np.full(len(found), piece.partition, np.int32))
+            nothing = pa.nulls(len(found), pa.binary())
+            yield pa.RecordBatch.from_arrays([whose, nothing, pa.array(found << 1)], schema=KEY_SCHEMA)
+        yield from unread.rows(piece.partition)
 
 
 def rows_of(slices: ScanTask, request: EraseRequest) -> Iterator[pa.RecordBatch]:
-    """All columns of all records, aborted ones too: for a predicate."""
-    for _, batch in _read(slices, request, COLUMNS):
-        yield batch
+    """All columns of all records, aborted ones too, for a predicate; and `UNREAD`, with a row for each batch that is."""
+    schema = arrow_schema(COLUMNS).append(pa.field(UNREAD, pa.bool_()))
+    for piece in slices:
+        unread = UnreadBatches()
+        for batch in _read(piece, request, COLUMNS, unread):
+            none = pa.array(np.zeros(batch.num_rows, np.bool_))
+            yield pa.RecordBatch.from_arrays([*batch.columns, none], schema=schema)
+        if unread.base_offsets:
+            rows = [
+                {"topic": piece.topic, "partition": piece.partition, "offset": base, UNREAD: True}
+                for base in unread.base_offsets
+            ]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _read(slices: ScanTask, request: EraseRequest, columns: tuple[str, ...]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read(
+    piece: SegmentSlice, request: EraseRequest, columns: tuple[str, ...], unread: UnreadBatches
+) -> Iterator[pa.RecordBatch]:
     store = open_archive(request.archive, request.archive_options)
     read = ReadRequest(columns, batch_bytes=request.batch_bytes, read_committed=False)
-    for piece in slices:
-        for batch in read_slices(store, [piece], read):
-            yield piece.partition, batch
+    yield from read_slices(store, [piece], read, on_unreadable=unread)
 
 
 def _ranges(results: Iterable[GroupResult]) -> list[ErasedRange]:

@@ -8,7 +8,7 @@ whole archive, so that no older record of their key, and no record of their tran
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -30,10 +30,16 @@ __all__ = [
     "SurvivorFilter",
     "aborted_by_producer",
     "code_of",
+    "offsets_of",
+    "split_unread",
+    "unread_code",
 ]
 
 Codes: TypeAlias = npt.NDArray[np.int64]
-"""Offsets, ascending, each twice its value: plus one where a tombstone at that offset asks for a rewrite."""
+"""Offsets, ascending, each twice its value: plus one where a tombstone at that offset asks for a rewrite.
+
+Those below -1 come from a scan: each is a batch that could not be read (`unread_code`).
+"""
 
 _OFFSET_MAX: Final = (1 << 62) - 1
 
@@ -66,14 +72,49 @@ def code_of(offset: int, *, flagged: bool) -> int:
     return offset << 1 | flagged
 
 
+def unread_code(base_offset: int) -> int:
+    """One of `Codes`, below -1: the batch that begins at ``base_offset`` holds no records that can be read."""
+    return ~(base_offset << 1 | 1)
+
+
+def offsets_of(codes: Codes) -> Codes:
+    """The offset of each code, of records and of batches that could not be read."""
+    offsets: Codes = np.where(codes < 0, ~codes, codes) >> 1
+    return offsets
+
+
+def split_unread(codes: Codes) -> tuple[Codes, tuple[int, ...]]:
+    """The codes of records, ascending, and where the batches begin that could not be read."""
+    unread = codes[codes < 0]
+    return np.sort(codes[codes >= 0]), tuple(sorted(offsets_of(unread).tolist()))
+
+
 class SurvivorFilter:
-    """Keeps the records at the offsets in ``codes``, and of the rest what producers, markers and horizons ask for."""
+    """Keeps the records at the offsets in ``codes``, and of the rest what producers, markers and horizons ask for.
 
-    __slots__ = ("_codes", "_ended", "_found", "_kept_data", "_offsets", "_rules", "_window", "counts")
+    Batches that begin at an offset in ``unread`` stay as they stand: no one can say whether they hold the newest of a key.
+    """
 
-    def __init__(self, codes: Codes, aborted: AbortedTransactions, rules: HorizonRules) -> None:
+    __slots__ = (
+        "_codes",
+        "_ended",
+        "_found",
+        "_kept_data",
+        "_met",
+        "_offsets",
+        "_rules",
+        "_unread",
+        "_window",
+        "counts",
+    )
+
+    def __init__(
+        self, codes: Codes, aborted: AbortedTransactions, rules: HorizonRules, unread: Collection[int] = ()
+    ) -> None:
         """``aborted`` are all aborted transactions that overlap the range."""
         self._codes = codes
+        self._unread = frozenset(unread)
+        self._met = 0
         self._offsets = codes >> 1
         self._window = Window(0, _OFFSET_MAX, aborted)
         self._rules = rules
@@ -102,10 +143,18 @@ class SurvivorFilter:
                 f"{self._found} of {len(self._codes)} records that are the newest of their keys were found: the objects "
                 "do not hold what was read before"
             )
+        if self._met != len(self._unread):
+            raise Corrupt(
+                f"{self._met} of {len(self._unread)} batches that could not be read were found: the objects do not hold "
+                "what was read before"
+            )
 
     def _data(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
         if not header.record_count or self._window.skips(header):
             return None
+        if header.base_offset in self._unread:
+            self._met += 1
+            return batch
         low, high = np.searchsorted(self._offsets, (header.base_offset, header.next_offset))
         count = int(high - low)
         self._found += count

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Final, NamedTuple
 
 from stratalog.hot.cleaner.horizons import HorizonRules
@@ -20,6 +20,7 @@ from stratalog.spark.rewrite.filter import (
     RewriteFilter,
     SurvivorFilter,
     aborted_by_producer,
+    split_unread,
 )
 from stratalog.spark.rewrite.part import RewritePart, live_range, part_uuid
 from stratalog.spark.source.fetch import chunk_bytes, open_segment
@@ -102,7 +103,7 @@ class GroupResult:
     """The result for a group. ``uuids`` are its objects now, ``old_keys`` those that were replaced.
 
     ``outcome`` is swapped, unchanged, refused (the archive has changed meanwhile), failed, both with a ``reason``, or
-    planned: of a dry run, which writes nothing.
+    planned: of a dry run, which writes nothing. ``unread`` is where batches begin that could not be read, and stay as they stand.
     """
 
     group: Group
@@ -117,6 +118,7 @@ class GroupResult:
     records: int = 0
     records_kept: int = 0
     tombstones_dropped: int = 0
+    unread: tuple[int, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -135,6 +137,13 @@ def rewrite_group(store: ObjectStore, group: Group, codes: Codes, request: Rewri
     ``codes`` are the offsets that stay, or those that go. A range that is not as it was planned is left as it is. Raises
     what the store raises; then the same task may be tried again.
     """
+    codes, unread = split_unread(codes)
+    return replace(_result(store, group, codes, unread, request), unread=unread)
+
+
+def _result(
+    store: ObjectStore, group: Group, codes: Codes, unread: tuple[int, ...], request: RewriteRequest
+) -> GroupResult:
     if is_needless(group, codes, request):
         return GroupResult(group, UNCHANGED, group.uuids, records=group.record_count, records_kept=group.record_count)
     if request.dry_run:
@@ -148,7 +157,9 @@ def rewrite_group(store: ObjectStore, group: Group, codes: Codes, request: Rewri
         if inputs[0].uuid == part.uuid:
             return _done_before(group, manifest, inputs[0])
         with tempfile.NamedTemporaryFile(prefix="stratalog-rewrite-") as spool:
-            return _rewritten(store, part, group, inputs, codes, request, spool)
+            aborted = _aborted(store, inputs)
+            chosen = _filter(group, codes, unread, aborted, request)
+            return _rewritten(store, part, group, inputs, chosen, aborted, request, spool)
     except JobRefused as error:
         part.end()
         manifest = read_manifest(store, group.partition).manifest
@@ -193,12 +204,11 @@ def _rewritten(
     part: RewritePart,
     group: Group,
     inputs: Sequence[Entry],
-    codes: Codes,
+    chosen: RewriteFilter,
+    aborted: Sequence[AbortedTransaction],
     request: RewriteRequest,
     spool: IO[bytes],
 ) -> GroupResult:
-    aborted = _aborted(store, inputs)
-    chosen = _filter(group, codes, aborted, request)
     size_bytes = _spool(store, group.partition, inputs, chosen, spool)
     counts = chosen.counts
     read_bytes = sum(entry.data_bytes for entry in inputs)
@@ -231,12 +241,16 @@ def _rewritten(
 
 
 def _filter(
-    group: Group, codes: Codes, aborted: Sequence[AbortedTransaction], request: RewriteRequest
+    group: Group,
+    codes: Codes,
+    unread: tuple[int, ...],
+    aborted: Sequence[AbortedTransaction],
+    request: RewriteRequest,
 ) -> RewriteFilter:
     if request.erases:
         return DoomedFilter(codes)
     rules = HorizonRules(request.now_ms, request.delete_retention_ms, group.forgettable_below)
-    return SurvivorFilter(codes, aborted_by_producer(aborted), rules)
+    return SurvivorFilter(codes, aborted_by_producer(aborted), rules, unread)
 
 
 def _aborted(store: ObjectStore, inputs: Sequence[Entry]) -> tuple[AbortedTransaction, ...]:

@@ -6,6 +6,7 @@ Rows are (partition, key, code): codes are offsets that sort as offsets do and s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stratalog.spark.archive_store import open_archive
+from stratalog.spark.rewrite.filter import unread_code
 from stratalog.spark.rows.schema import DELETE_HORIZON, TOMBSTONE
 from stratalog.spark.source.fetch import ReadRequest, read_slices
 from stratalog.tier.planning.slices import SegmentSlice
 
-__all__ = ["KeyRequest", "newest", "newest_keys", "read_newest"]
+__all__ = ["KeyRequest", "UnreadBatches", "newest", "newest_keys", "read_newest"]
 
 KEY_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("key", pa.binary()), ("code", pa.int64())])
 _COLUMNS: Final = ("key", "offset", TOMBSTONE, DELETE_HORIZON)
@@ -27,6 +29,9 @@ _ROWS_JOINED: Final = 1 << 18
 """Rows among which a task itself looks for the newest of each key before it passes them on."""
 _WORTH: Final = 0.9
 """Where more than this share of rows is left, keys hardly repeat, and looking costs more than it saves."""
+
+
+_logger = logging.getLogger("stratalog.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,35 @@ class KeyRequest:
     archive_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+class UnreadBatches:
+    """Notes the batches of a scan that are as their producer sent them and cannot be read; they stay as they stand."""
+
+    def __init__(self) -> None:
+        self.base_offsets: list[int] = []
+
+    def __call__(self, start_offset: int, end_offset: int, reason: str) -> None:
+        """See `stratalog.spark.rows.decode.OnDamage`."""
+        _logger.warning("the batch of offsets %d to %d stays as it stands: %s", start_offset, end_offset - 1, reason)
+        self.base_offsets.append(start_offset)
+
+    def rows(self, partition: int) -> Iterator[pa.RecordBatch]:
+        """Rows (partition, null, code) for them."""
+        if self.base_offsets:
+            count = len(self.base_offsets)
+            codes = pa.array([unread_code(base) for base in self.base_offsets], pa.int64())
+            whose = pa.array(np.full(count, partition, np.int32))
+            yield pa.RecordBatch.from_arrays([whose, pa.nulls(count, pa.binary()), codes], schema=KEY_SCHEMA)
+
+
 def newest_keys(slices: Sequence[SegmentSlice], request: KeyRequest) -> Iterator[pa.RecordBatch]:
     """The keys of ``slices`` with the newest code of each, or several of them. Raises what `read_slices` raises."""
     store = open_archive(request.archive, request.archive_options)
     read = ReadRequest(_COLUMNS, batch_bytes=request.batch_bytes)
     for partition in dict.fromkeys(each.partition for each in slices):
         own = [each for each in slices if each.partition == partition]
-        yield from read_newest(read_slices(store, own, read), partition, request)
+        unread = UnreadBatches()
+        yield from read_newest(read_slices(store, own, read, on_unreadable=unread), partition, request)
+        yield from unread.rows(partition)
 
 
 def read_newest(batches: Iterator[pa.RecordBatch], partition: int, request: KeyRequest) -> Iterator[pa.RecordBatch]:
@@ -71,7 +98,10 @@ def read_newest(batches: Iterator[pa.RecordBatch], partition: int, request: KeyR
 
 
 def newest(table: pa.Table) -> pa.Table:
-    """One row for each key, with its largest code."""
+    """One row for each key, with its largest code; those of batches that could not be read stay apart."""
+    is_unread = pc.less(table.column("code"), 0)
+    if pc.any(is_unread).as_py():
+        return pa.concat_tables([newest(table.filter(pc.invert(is_unread))), table.filter(is_unread)])
     found = table.group_by("key", use_threads=False).aggregate([("code", "max")])
     return found.select(["key", "code_max"]).rename_columns(["key", "code"])
 

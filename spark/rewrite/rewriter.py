@@ -7,27 +7,30 @@ rewritten by the codes that lie in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from stratalog.spark.rewrite.filter import Codes
+from stratalog.spark.rewrite.filter import Codes, offsets_of
 from stratalog.spark.rewrite.group import Group, GroupResult, RewriteRequest, rewrite_here
 from stratalog.spark.rewrite.newest_keys import newest
 from stratalog.tier.planning.slices import SegmentSlice
 from stratalog.wire.errors import Invalid
 
-__all__ = ["HereRewriter", "Placement", "RewriteProgress", "Rewriter", "Scan", "ScanTask"]
+__all__ = ["UNREAD", "HereRewriter", "Placement", "RewriteProgress", "Rewriter", "Scan", "ScanTask"]
 
 ScanTask: TypeAlias = tuple[SegmentSlice, ...]
+UNREAD: Final = "_unread"
+"""The column that a scan has beside those of the source, boolean."""
 
 
 class Scan(NamedTuple):
     """How the records that count are found; it travels to workers.
 
     ``read`` gives rows (partition, key, code) of some slices. With ``where``, a predicate of Spark SQL, it gives all
-    columns of the source instead, and those rows count for which the predicate holds.
+    columns of the source instead and `UNREAD`, and those rows count for which the predicate holds. Where that is true the row
+    is a batch that could not be read, by its partition and its first offset.
     """
 
     read: Callable[[ScanTask], Iterator[pa.RecordBatch]]
@@ -94,7 +97,8 @@ class HereRewriter:
         for group in groups:
             own_codes = codes.get(group.partition.partition, none)
             low, high = np.searchsorted(own_codes, (group.base << 1, group.end << 1))
-            yield rewrite_here(group, own_codes[low:high], request)
+            unread = [code for code in own_codes[own_codes < 0] if group.base <= ~code >> 1 < group.end]
+            yield rewrite_here(group, np.concatenate([np.array(unread, np.int64), own_codes[low:high]]), request)
             told.moved(group.data_bytes)
 
 
@@ -123,5 +127,5 @@ class Placement:
         for partition in np.unique(partitions).tolist():
             bases, ids = self._places[partition]
             ours = partitions == partition
-            numbers[ours] = ids[np.searchsorted(bases, codes[ours] >> 1, side="right") - 1]
+            numbers[ours] = ids[np.searchsorted(bases, offsets_of(codes[ours]), side="right") - 1]
         return pa.RecordBatch.from_pydict({"group": numbers, "code": codes})

@@ -13,14 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, cast
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stratalog.spark.rewrite.group import Group, GroupResult, RewriteRequest, rewrite_here
-from stratalog.spark.rewrite.rewriter import Placement, RewriteProgress, Scan, ScanTask
+from stratalog.spark.rewrite.rewriter import UNREAD, Placement, RewriteProgress, Scan, ScanTask
 from stratalog.spark.rows.schema import COLUMNS, spark_ddl
 from stratalog.spark.sessions.spark_tasks import TaskFailed, ended_tasks, words_of
 from stratalog.wire.errors import Invalid
@@ -29,6 +28,7 @@ __all__ = ["SparkRewriter"]
 
 _LOOK_SECONDS: Final = 0.5
 _TASKS_MAX: Final = 2000
+_NO_CODE: Final = -1
 
 
 class SparkRewriter:
@@ -91,10 +91,13 @@ class SparkRewriter:
 
         numbers = self._spark.range(0, task_count, 1, task_count)
         if scan.where:
-            rows = numbers.mapInArrow(scanned, spark_ddl(COLUMNS)).where(scan.where)
-            return rows.select("partition", F.shiftleft("offset", 1).alias("code"))
+            rows = numbers.mapInArrow(scanned, f"{spark_ddl(COLUMNS)}, {UNREAD} boolean")
+            code = F.shiftleft("offset", 1)
+            code = F.when(F.col(UNREAD), F.bitwise_not(code.bitwiseOR(F.lit(1)))).otherwise(code)
+            return rows.where(F.col(UNREAD) | F.expr(scan.where)).select("partition", code.alias("code"))
         found = numbers.mapInArrow(scanned, "partition int, key binary, code long")
-        return found.groupBy("partition", "key").agg(F.max("code").alias("code")) if newest_only else found
+        apart = F.least("code", F.lit(-1).cast("long"))  # each batch that could not be read is a group of its own
+        return found.groupBy("partition", "key", apart).agg(F.max("code").alias("code")) if newest_only else found
 
     def _placed(self, codes: DataFrame, group_count: int, shipped: Any) -> DataFrame:
         """Rows (group, code), and for every group one row with the code -1: of some nothing stays."""
@@ -103,7 +106,9 @@ class SparkRewriter:
             placement = Placement(shipped.value)
             yield from (placement.place(batch) for batch in batches)
 
-        every = self._spark.range(group_count).select(F.col("id").alias("group"), F.lit(-1).cast("long").alias("code"))
+        every = self._spark.range(group_count).select(
+            F.col("id").alias("group"), F.lit(_NO_CODE).cast("long").alias("code")
+        )
         return codes.select("partition", "code").mapInArrow(placed, "group long, code long").unionByName(every)
 
     def _watch(self, group: str, told: RewriteProgress, task_bytes: int, over: threading.Event) -> None:
@@ -125,8 +130,8 @@ def _share(tasks: Sequence[ScanTask], groups: Sequence[Group], task_count: int) 
 def _rewriting(shipped: Any, request: RewriteRequest) -> Any:
     def rewriting(table: pa.Table) -> pa.Table:
         number = table.column("group")[0].as_py()
-        codes = np.sort(table.column("code").to_numpy())
-        result = rewrite_here(shipped.value[number], codes[codes >= 0], request)
+        codes = table.column("code").to_numpy()
+        result = rewrite_here(shipped.value[number], codes[codes != _NO_CODE], request)
         return pa.table({"result": pa.array([pickle.dumps(result)], pa.binary())})
 
     return rewriting

@@ -19,6 +19,8 @@ class RewriteSummary:
 
     Records include transaction markers. ``rewritten_objects`` were replaced by ``new_objects``; in a dry run they are what
     would be, ``records_kept`` without markers then, and no bytes are known. ``old_bytes`` are freed when the trash is emptied.
+    ``unread`` names the batches that are as their producer sent them, cannot be read, and stay as they stand; in the dry run
+    of a compaction their records count among those that go.
     """
 
     topic: str
@@ -35,6 +37,7 @@ class RewriteSummary:
     old_bytes: int = 0
     new_bytes: int = 0
     clean_offsets: dict[int, int] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
@@ -56,6 +59,8 @@ class RewriteSummary:
                 each.records_kept if each.is_done or each.outcome == PLANNED else each.group.record_count
             )
             self.tombstones_dropped += each.tombstones_dropped
+            whose = each.group.partition
+            self.unread += [f"{whose.topic}-{whose.partition}, the batch at offset {base}" for base in each.unread]
             if each.outcome in (SWAPPED, PLANNED):
                 self.rewritten_objects += len(each.group.uuids)
                 self.new_objects += 1

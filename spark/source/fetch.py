@@ -20,7 +20,7 @@ from crc32c import crc32c
 from msgspec import Struct
 
 from stratalog.spark.archive_store import open_archive
-from stratalog.spark.rows.decode import AbortedTransactions, Window, decode_batches
+from stratalog.spark.rows.decode import AbortedTransactions, OnDamage, Window, decode_batches
 from stratalog.spark.rows.salvage import DamagedPart, salvage
 from stratalog.spark.source.planner import DataLoss
 from stratalog.spark.source.quarantine import BadRange, Quarantine
@@ -122,12 +122,14 @@ def read_slices(
     slices: Sequence[SegmentSlice],
     request: ReadRequest,
     quarantine: Quarantine | None = None,
+    on_unreadable: OnDamage | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of ``slices``, in their order.
 
     Raises `DataLoss` for an object that is not there (a warning instead, if the request says so) and `Corrupt` for
     one that is not what was uploaded; both name partition, offsets and key. With a ``quarantine`` that receives what is
-    damaged, and the rest is read.
+    damaged, and the rest is read. Without one, ``on_unreadable`` gets the batches that are as their producer sent them (the
+    CRC of their chunk holds) and have no records that can be read; damage is an error.
     """
     fetches = _Fetches()
     try:
@@ -146,7 +148,7 @@ def read_slices(
                     required=request.required,
                     span=(found.start, found.end),
                     checked=True,
-                    on_damage=aside.records if aside else None,
+                    on_damage=aside.records if aside else on_unreadable,
                 )
     finally:
         fetches.close()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from crc32c import crc32c
+
 from stratalog.spark.rewrite.compact import CompactSettings
 from stratalog.spark.source.options import parse_options
 from stratalog.tier.documents.keys import PartitionId
@@ -19,7 +21,15 @@ from stratalog.tier.stores.store import ObjectStore
 from stratalog.tier.stores.wrappers import Call, StoreWrapper
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.tier.work.garbage_collection import GarbageOptions, collect
-from stratalog.wire.batch import Header, Record, build_batch, build_control_batch, iter_headers, iter_records
+from stratalog.wire.batch import (
+    HEADER_BYTES,
+    Header,
+    Record,
+    build_batch,
+    build_control_batch,
+    iter_headers,
+    iter_records,
+)
 from stratalog.wire.compression import Codec
 
 T = TypeVar("T")
@@ -124,6 +134,14 @@ def make_history(
     history.roll()
     history.rows.sort()
     return history
+
+
+def unreadable_batch(offset: int, key: bytes = b"key-3") -> bytes:
+    """A batch of one record that says of its key that it reaches beyond the record, under a right CRC."""
+    batch = build_batch([Record(offset, 1_000, key, b"value")], leader_epoch=0)
+    batch[HEADER_BYTES + 4] = 100
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    return bytes(batch)
 
 
 def topic(partition: int = 0) -> PartitionId:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from stratalog.spark.rewrite.rewriter import HereRewriter
 from stratalog.spark.source.options import parse_options
 from stratalog.tier.care.verify_object import verify_object_bytes
 from stratalog.tier.documents.keys import PartitionId, topic_key
+from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.parts import Job, Pin
 from stratalog.tier.manifests.pins import pin
@@ -24,6 +26,7 @@ from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.archive_commands import move_log_start
 from stratalog.tier.work.archive_writer import archive_log
+from stratalog.wire.batch import iter_headers, iter_records
 from stratalog.wire.errors import Invalid
 
 pytestmark = pytest.mark.usefixtures("no_probe")
@@ -329,3 +332,37 @@ def test_a_refusal_to_end_is_reported(rewrite_rig: Any, use: Any, monkeypatch: p
     summary = run(rewrite_rig, store)
     assert "is not one that this run has looked at" in summary.refused[0]
     assert rewrite_rig.manifest_of(store).archive_clean_offset == 0
+
+
+def test_a_batch_that_cannot_be_read_stays_and_the_archive_is_clean_up_to_it(rewrite_rig: Any, use: Any) -> None:
+    """Older records of a key and newer ones lie around it; tombstones behind it are not forgotten."""
+    store = use(MemoryStore("memory:unread"))
+    history = rewrite_rig.make_history(5, steps=12, transactions=0.0)
+    at = history.offset
+    history.segments.append(rewrite_rig.unreadable_batch(at))
+    history.offset += 1
+    history.plain(random.Random(1), 6, 1.0)
+    history.roll()
+    rewrite_rig.archive(store, history)
+    for _ in range(3):
+        summary = run(rewrite_rig, store, delete_retention_ms=0)
+        assert (summary.unread, summary.failed) == ([f"t-0, the batch at offset {at}"], [])
+        assert rewrite_rig.manifest_of(store).archive_clean_offset == at == summary.clean_offsets[0]
+    (entry,) = iter_entries(store, rewrite_rig.manifest_of(store))
+    data = store.get(entry.key)[0][: entry.data_bytes]
+    assert rewrite_rig.unreadable_batch(at) in data
+    readable = [position for position, header in iter_headers(data) if header.base_offset != at]
+    left = {one.offset for position in readable for one in iter_records(data, position)}
+    newest = {row[0]: row[2] for row in history.newest()}
+    assert left <= newest.keys()
+    assert {offset for offset, value in newest.items() if offset > at or value is not None} <= left
+    assert any(newest[offset] is None for offset in left if offset > at)
+
+
+def test_a_partition_of_one_batch_that_cannot_be_read_is_compacted(rewrite_rig: Any, use: Any) -> None:
+    """No record is left to compare, and the batch is there afterwards."""
+    store = use(MemoryStore("memory:only-unread"))
+    odd = rewrite_rig.unreadable_batch(0)
+    archive_log(store, PartitionId("t", b"t" * 16, 0), [odd], now_ms=1)
+    summary = run(rewrite_rig, store)
+    assert (summary.unread, summary.failed, summary.rewritten_objects) == (["t-0, the batch at offset 0"], [], 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from stratalog.spark.rewrite import erase as module
 from stratalog.spark.rewrite import group as rewrite_group
+from stratalog.spark.rewrite.compact import CompactSettings, compact
 from stratalog.spark.rewrite.erase import EraseSettings, erase
 from stratalog.spark.rewrite.rewriter import HereRewriter
 from stratalog.spark.rewrite.spark_job import SparkRewriter
@@ -25,6 +27,7 @@ from stratalog.tier.care.verify_object import verify_object_bytes
 from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests import pages as manifest_pages
+from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.leases import end_lease, write_lease
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.parts import Pin
@@ -254,3 +257,49 @@ def test_topics_are_looked_through_one_by_one(rewrite_rig: Any, use: Any) -> Non
         erase(EraseSettings("t,u", read, keys=(KEY,)), HereRewriter(), rewrite_rig.Told())
     assert rewrite_rig.rows_of(store) == history.rows
     assert audits(store) == []
+
+
+def with_an_unreadable_batch(rig: Any, store: Any) -> Any:
+    """Two partitions of the same keys; behind the first object of the second one lies a batch that cannot be read."""
+    history = rig.make_history(5, steps=12, transactions=0.0)
+    rig.archive(store, history)
+    odd = rig.make_history(5, steps=12, transactions=0.0)
+    odd.segments.append(rig.unreadable_batch(odd.offset))
+    rig.archive(store, odd, 1)
+    return history
+
+
+def test_a_batch_that_cannot_be_read_stays_and_all_else_is_erased(rewrite_rig: Any, use: Any) -> None:
+    """It is named, and the record of the erasure does not say that it is done."""
+    store = use(MemoryStore("memory:unread"))
+    history = with_an_unreadable_batch(rewrite_rig, store)
+    for dry_run in (True, False):
+        summary = run(rewrite_rig, store, dry_run=dry_run)
+        assert summary.run.unread == [f"t-1, the batch at offset {history.offset}"]
+        assert summary.run.is_whole
+        assert not summary.is_whole
+        assert summary.erased == 2 * sum(row[1] == KEY for row in history.rows)
+    assert all(row[1] != KEY for row in rewrite_rig.rows_of(store))
+    assert [each["state"] for each in audits(store)] == ["partial"]
+    *_, last = iter_entries(store, rewrite_rig.manifest_of(store, 1))
+    assert store.get(last.key)[0].startswith(rewrite_rig.unreadable_batch(history.offset))
+
+
+@pytest.mark.story
+@pytest.mark.spark
+def test_a_batch_that_cannot_be_read_is_no_row_of_a_predicate(
+    rewrite_rig: Any, archive_in: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    """By tasks of Spark: a predicate and a key."""
+    store = archive_in(f"file://{tmp_path / 'archive'}").store
+    history = with_an_unreadable_batch(rewrite_rig, store)
+    expected = [f"t-1, the batch at offset {history.offset}"]
+    for changes in ({"keys": (), "where": "key = cast('key-1' as binary)"}, {}):
+        summary = erase(asked(store, **changes), SparkRewriter(spark), rewrite_rig.Told())
+        assert summary.run.unread == expected
+        assert summary.erased
+    assert not {row[1] for row in rewrite_rig.rows_of(store)} & {KEY, b"key-1"}
+    read = asked(store).read
+    done = compact(CompactSettings("t", read, any_policy=True, min_lag_ms=0), SparkRewriter(spark), rewrite_rig.Told())
+    assert done.unread == expected
+    assert done.clean_offsets == {0: history.offset, 1: history.offset}
