@@ -46,6 +46,7 @@ stratalog backfill --bucket file:///srv/archive --topic orders --to lake --dry-r
 stratalog backfill --bucket s3://archive/prod --topic orders --to s3://lake/raw --follow 60
 """
 _FILE_BYTES_MAX: Final = 4 << 30
+_NAMED_MAX: Final = 20
 """S3 copies no more than 5 GiB by one request."""
 
 
@@ -199,6 +200,14 @@ def _tell(settings: BackfillSettings, summary: Summary, seconds: float, *, as_js
             f"{summary.abandoned} spans of offsets were replaced by what it holds now.",
             err=True,
         )
+    for partition, start, end in summary.left_out[:_NAMED_MAX]:
+        click.echo(
+            f"{settings.topic}-{partition}: offsets {start} to {end - 1} are left out: their batch cannot be read as its "
+            f"producer sent it.",
+            err=True,
+        )
+    if len(summary.left_out) > _NAMED_MAX:
+        click.echo(f"... and {len(summary.left_out) - _NAMED_MAX} such batches more, which --json names.", err=True)
     if summary.stale:
         click.echo(
             f"{settings.topic}: {summary.stale} spans were compacted in the archive since they were converted; "

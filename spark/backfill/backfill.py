@@ -114,6 +114,7 @@ class Runner(Protocol):
 class Summary:
     """The result of a backfill; ``stale`` spans were compacted in the archive since, and left as they are.
 
+    ``left_out`` are the offsets of batches that are as their producer sent them and cannot be read: no row is made of them.
     ``abandoned`` spans were converted from a state that the archive has left: their rows were replaced by those it has now.
     """
 
@@ -126,6 +127,7 @@ class Summary:
     file_bytes: int = 0
     stale: int = 0
     abandoned: int = 0
+    left_out: list[SpanId] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,5 +392,6 @@ def _count(summary: Summary, run: Run) -> None:
     summary.rows += sum(span.rows for span in run.spans)
     summary.removed += len(run.removed)
     summary.abandoned += len(run.abandoned)
+    summary.left_out += [SpanId(each.id.partition, *one) for each in run.spans for one in each.left_out]
     summary.source_bytes += sum(span.source_bytes for span in run.spans)
     summary.file_bytes += sum(span.size_bytes for span in run.spans)

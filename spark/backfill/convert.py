@@ -84,7 +84,10 @@ def _what_there_is(store: ObjectStore, target: Target, span: SpanTask, request: 
 
 
 def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: ConvertRequest) -> Span:
-    """Read the span from ``store`` and stage its files in ``target``; local files are removed if that fails."""
+    """Read the span from ``store`` and stage its files in ``target``; local files are removed if that fails.
+
+    Batches that are as their producer sent them and cannot be read are left out, and noted in the span.
+    """
     read = ReadRequest(
         columns=COLUMNS,
         batch_bytes=request.batch_bytes,
@@ -97,8 +100,16 @@ def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: Co
     def metadata(file: WrittenFile) -> dict[str, str]:
         return _lineage(span, request.topic, file)
 
+    left_out: list[tuple[int, int]] = []
+
+    def leave_out(start_offset: int, end_offset: int, reason: str) -> None:
+        _logger.warning("offsets %d to %d are left out: %s", start_offset, end_offset - 1, reason)
+        left_out.append((start_offset, end_offset))
+
     written = write_files(
-        read_slices(store, span.slices, read) if span.slices else _kept_rows(span, request, read),
+        read_slices(store, span.slices, read, on_unreadable=leave_out)
+        if span.slices
+        else _kept_rows(span, request, read),
         folders_of(request.partitioning),
         new_path,
         metadata,
@@ -110,7 +121,7 @@ def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: Co
         for file in written:
             file.path.unlink(missing_ok=True)
         raise
-    return Span(span.id, span.sources, files, span.source_bytes)
+    return Span(span.id, span.sources, files, span.source_bytes, tuple(left_out))
 
 
 def _kept_rows(span: SpanTask, request: ConvertRequest, read: ReadRequest) -> Iterator[pa.RecordBatch]:

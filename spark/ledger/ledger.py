@@ -78,12 +78,16 @@ class SpanId(NamedTuple):
 
 
 class Span(Struct, frozen=True):
-    """Converted offsets, what they were read from and the files that hold their rows (none, if there were no rows)."""
+    """Converted offsets, what they were read from and the files that hold their rows (none, if there were no rows).
+
+    ``left_out`` are the offsets ``[start, end)`` of batches that are as their producer sent them and cannot be read.
+    """
 
     id: SpanId
     sources: tuple[SourceObject, ...]
     files: tuple[OutputFile, ...]
     source_bytes: int = 0
+    left_out: tuple[Interval, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -77,6 +77,7 @@ def run_to_bytes(run: Run) -> bytes:
                     "source_bytes": span.source_bytes,
                     "sources": [list(source) for source in span.sources],
                     "files": [list(file) for file in span.files],
+                    **({"left_out": [list(one) for one in span.left_out]} if span.left_out else {}),
                 }
                 for span in run.spans
             ],
@@ -110,6 +111,7 @@ def _span(fields: dict[str, Any]) -> Span:
         sources=tuple(SourceObject(str(key), int(crc)) for key, crc in fields["sources"]),
         files=tuple(OutputFile(str(path), *map(int, numbers)) for path, *numbers in fields["files"]),
         source_bytes=integer(fields, "source_bytes"),
+        left_out=tuple((int(start), int(end)) for start, end in fields.get("left_out", ())),
     )
 
 

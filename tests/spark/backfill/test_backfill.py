@@ -377,3 +377,20 @@ def test_a_span_is_rewritten_whole_or_not_at_all(tmp_path: Path, orders: Any, ba
     orders.store.put(key, data)
     assert backfill(wanted, rig.HereRunner()).removed > 0
     assert rig.target_rows(store) == [*before[:5], *rig.archive_rows(orders)[5:]]
+
+
+def test_a_batch_that_cannot_be_read_is_left_out_and_told(
+    tmp_path: Path, orders: Any, batches: Any, rig: Any, rewrite_rig: Any
+) -> None:
+    """And nothing else; the next backfill does not begin with it again."""
+    expected = rig.archive_rows(orders)
+    end = orders.manifests["orders", 0].remote_end
+    orders.add("orders", 0, rewrite_rig.unreadable_batch(end) + batches(end + 1, 3))
+    target = str(tmp_path / "lake")
+    summary = backfill(rig.settings(orders, target), rig.HereRunner())
+    assert summary.left_out == [(0, end, end + 1)]
+    assert summary.rows == len(expected) + 3
+    assert {row[1] for row in rig.target_rows(open_target(target, {}).store) if row[0] == 0} >= {end + 1, end + 3}
+    spans = ledger_of(target, orders).ledger.spans.values()
+    assert [one for span in spans for one in span.left_out] == [(end, end + 1)]
+    assert backfill(rig.settings(orders, target), rig.HereRunner()).runs == 0
