@@ -6,7 +6,7 @@ import pytest
 
 from stratalog.metadata.controller.assign_replicas import Placed, assign_replicas_to_directories
 from stratalog.metadata.controller.broker_changes import fence_brokers, forget_broker, unfence_broker
-from stratalog.metadata.image.decision import batches
+from stratalog.metadata.image.decision_batches import batches
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, KafkaError
