@@ -17,6 +17,7 @@ from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.storage.checkpoint import (
     DELETED_ARCHIVES,
     KNOWN_BUCKET,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     MetaProperties,
     read_meta_properties,
@@ -29,6 +30,7 @@ from stratalog.wire.errors import Corrupt, Invalid
 __all__ = ["own_directories"]
 
 _METADATA_LOG: Final = directory_name(METADATA_PARTITION)
+_SEGMENT: Final = ".log"
 
 log = logging.getLogger(__name__)
 
@@ -89,13 +91,24 @@ def _look(path: str, files: Filesystem) -> _Found:
         return _Found(path)
     except OSError as error:
         return _Found(path, error=error)
-    partitions = (parse_directory_name(one.name) for one in entries if one.is_directory)
+    folders = (one.name for one in entries if one.is_directory)
     return _Found(
         path,
-        has_metadata=any(name == FILE_NAME or name.endswith((".log", ".checkpoint")) for name in inside),
+        has_metadata=any(name == FILE_NAME or name.endswith((_SEGMENT, ".checkpoint")) for name in inside),
         owner=_owner(path, files),
-        has_run=RECOVERY_POINTS in names or any(one not in {None, METADATA_PARTITION} for one in partitions),
+        has_run=RECOVERY_POINTS in names or any(_is_partition(path, one, files) for one in folders),
     )
+
+
+def _is_partition(path: str, name: str, files: Filesystem) -> bool:
+    """Whether a topic's log lies there: folders of other things may be called backup-2024."""
+    if parse_directory_name(name) in {None, METADATA_PARTITION}:
+        return False
+    try:
+        inside = files.scan(f"{path}/{name}", sized=())
+    except OSError:
+        return True  # it may be one
+    return any(one.name == PARTITION_METADATA or one.name.endswith(_SEGMENT) for one in inside)
 
 
 def _owner(path: str, files: Filesystem) -> MetaProperties | None:

@@ -34,6 +34,7 @@ RUN = (META_PROPERTIES, RECOVERY_POINTS)
 FORMATTED = (META_PROPERTIES, BOOTSTRAP_CHECKPOINT)
 VOTER = (*FORMATTED, BOOTSTRAP_SNAPSHOT)
 PARTITION = (META_PROPERTIES, "t-0/00000000000000000000.log")
+EMPTY = (META_PROPERTIES, "t-0/partition.metadata")
 
 
 @pytest.fixture
@@ -94,8 +95,8 @@ def test_a_voter_that_is_known_by_its_directory_moves_no_log(start):
 @pytest.mark.parametrize("kind", [ALONE, ITSELF])
 @pytest.mark.parametrize(
     ("one", "two"),
-    [((), RUN), ((), PARTITION), (RUN, RUN), (PARTITION, ()), (RUN, ("lost+found/x",))],
-    ids=["disk away", "no checkpoint", "log away", "only directory", "new disk"],
+    [((), RUN), ((), PARTITION), ((), EMPTY), (RUN, RUN), (PARTITION, ()), (RUN, ("lost+found/x",))],
+    ids=["disk away", "no checkpoint", "no segment", "log away", "only directory", "new disk"],
 )
 def test_the_only_voter_begins_no_log_beside_those_of_an_older_one(start, kind, one, two):
     """The disk of its metadata is not mounted, or is away."""
@@ -119,6 +120,8 @@ def test_no_log_is_begun_while_it_may_lie_on_a_disk_that_fails(start, tmp_path, 
     ("kind", "one", "two"),
     [
         (ALONE, (), ()),
+        (ALONE, ("backup-2024/file.txt",), ("python-3/file.txt",)),
+        (ALONE, (*FORMATTED, "backup-2024/file.txt"), ()),
         (ALONE, (), (META_PROPERTIES,)),
         (ALONE, (META_PROPERTIES,), (META_PROPERTIES,)),
         (ALONE, (META_PROPERTIES,), ("__cluster_metadata-0/partition.metadata", META_PROPERTIES)),
