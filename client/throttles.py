@@ -28,6 +28,8 @@ FOLLOWERS: Final = "follower.replication.throttled.replicas"
 _TOPIC: Final = 2
 _BROKER: Final = 4
 _A_REQUEST: Final = 500
+_TEXT_BYTES_MAX: Final = 32_767
+"""The bytes of a setting's value that a record of the metadata log can hold."""
 Changes = Mapping[str, str | None]
 
 
@@ -39,13 +41,17 @@ def set_throttle(
 ) -> None:
     """Set the rate on ``brokers``; ``replicas`` has for each topic the ``partition:broker`` pairs of leaders and followers.
 
-    Raises `KafkaError`; some may be set then, and `remove_throttle` removes them.
+    A topic with too many of them is throttled as a whole: those in sync are not held back by that either. Raises
+    `KafkaError`; some may be set then, and `remove_throttle` removes them.
     """
-    _alter(
-        client, _TOPIC, {name: {LEADERS: ",".join(of), FOLLOWERS: ",".join(to)} for name, (of, to) in replicas.items()}
-    )
+    _alter(client, _TOPIC, {name: {LEADERS: _list(of), FOLLOWERS: _list(to)} for name, (of, to) in replicas.items()})
     rate = str(bytes_a_second)
     _alter_brokers(client, brokers, dict.fromkeys(RATES, rate))
+
+
+def _list(replicas: Sequence[str]) -> str:
+    text = ",".join(replicas)
+    return text if len(text) <= _TEXT_BYTES_MAX else "*"
 
 
 def throttled_replicas(client: Client, names: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -53,6 +53,14 @@ def test_topics_come_before_brokers_and_the_rate_holds_for_both_sides(cluster):
     ]
 
 
+def test_a_list_that_no_record_holds_throttles_the_topic_as_a_whole(cluster):
+    """4,000 partitions with three replicas: 32,767 bytes are all that a setting may have."""
+    leaders = [f"{number}:{broker}" for number in range(4000) for broker in (1, 2, 3)]
+    with Client(cluster.address, 5) as client:
+        set_throttle(client, (), 1000, {"t": (leaders, ["0:4"])})
+    assert cluster.told == [(2, "t", {LEADERS: (0, "*"), FOLLOWERS: (0, "0:4")})]
+
+
 def test_a_topic_that_was_deleted_meanwhile_has_no_throttle(cluster):
     """A broker that is away is left out. Any other refusal is raised."""
     cluster.codes["gone"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
