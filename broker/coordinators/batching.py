@@ -42,10 +42,19 @@ class Marker(Struct):
 def parts_of(write: Write) -> list[Write]:
     """A write in one append; one of very many records that may be split in several, answered with the last."""
     records = write.records
-    if len(records) <= BATCH_RECORDS_MAX or not write.divisible:
+    if not write.divisible:
         return [write]
-    starts = range(0, len(records), BATCH_RECORDS_MAX)
-    parts = [Write(records[start : start + BATCH_RECORDS_MAX]) for start in starts]
+    starts = [0]
+    size_bytes = 0
+    for at, (key, value) in enumerate(records):
+        record_bytes = len(key) + (0 if value is None else len(value))
+        if at > starts[-1] and (at - starts[-1] == BATCH_RECORDS_MAX or size_bytes + record_bytes > BATCH_BYTES_MAX):
+            starts.append(at)
+            size_bytes = 0
+        size_bytes += record_bytes
+    if len(starts) == 1:
+        return [write]
+    parts = [Write(records[first:end]) for first, end in zip(starts, [*starts[1:], len(records)], strict=True)]
     parts[-1].replies, parts[-1].on_committed = write.replies, write.on_committed
     return parts
 

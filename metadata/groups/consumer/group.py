@@ -26,6 +26,10 @@ __all__ = ["ConsumerGroup"]
 
 _COMMIT_SINCE: Final = 9
 """The version of OffsetCommit from which on members can send their epoch."""
+_FENCED_BYTES: Final = 1 << 20
+"""After a load all sessions end in the same moment, and the ids of members may be long."""
+_RECORDS_EACH: Final = 3
+"""Tombstones of a member, each with its id and the group's."""
 _UNKNOWN_SINCE: Final = -1
 
 
@@ -106,10 +110,19 @@ class ConsumerGroup(ConsumerCore):
         return self.timers.next_ms()
 
     def due(self, now: Now) -> list[Action]:
-        """Members whose deadline has passed are fenced."""
-        late = dict.fromkeys(member_id for _, member_id in self.timers.passed(now.monotonic_ms))
-        members = [self.facts.members[member_id] for member_id in late if member_id in self.facts.members]
-        return fence(self, members, now) if members else []
+        """Members whose deadline has passed are fenced: as many as one append should hold, the others in the next turn."""
+        late: dict[str, ConsumerMember] = {}
+        size_bytes = 0
+        for kind, member_id in self.timers.passed(now.monotonic_ms):
+            member = self.facts.members.get(member_id)
+            if member is None or member_id in late:
+                continue
+            if size_bytes > _FENCED_BYTES:
+                self.timers.set((kind, member_id), now.monotonic_ms)
+                continue
+            late[member_id] = member
+            size_bytes += _RECORDS_EACH * (len(self.group_id.encode()) + len(member_id.encode()))
+        return fence(self, list(late.values()), now) if late else []
 
     def step(self, event: GroupRequest, now: Now) -> list[Action]:
         """A request of a member: of the consumer protocol, or of the classic one."""

@@ -28,7 +28,7 @@ from stratalog.metadata.groups.offsets.records import (
 from stratalog.metadata.groups.offsets.requests import Expired, FetchOffsets, TransactionEnded, WantedTopic
 from stratalog.metadata.groups.offsets.topics import topic_id_of
 from stratalog.metadata.image.image import ClusterImage
-from stratalog.metadata.record_texts import TEXT_BYTES_MAX, WRITE_BYTES_MAX
+from stratalog.metadata.record_texts import TEXT_BYTES_MAX
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -62,6 +62,8 @@ from stratalog.wire.topic import ZERO_UUID, Uuid
 
 __all__ = ["CommittedOffsets", "FetchOffsets", "TransactionEnded"]
 
+_COMMIT_BYTES_MAX: Final = 1 << 23
+"""It is written in one turn of the loop. Kafka refuses a batch of more than 1 MiB, the topic's ``max.message.bytes``."""
 _RECORD_BYTES: Final = 64
 """About what a record has besides its texts."""
 _GROUP_NOT_FOUND_SINCE: Final = 9
@@ -371,12 +373,12 @@ class CommittedOffsets:
 
 
 def _check_size(group_id: str, topics: Iterable[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic]) -> None:
-    """Raises INVALID_COMMIT_OFFSET_SIZE if the records would be too much for one append."""
-    size_bytes = 0
+    """Raises INVALID_COMMIT_OFFSET_SIZE if the records would be too much for one append. Each has the group's id."""
+    size_bytes, group_bytes = 0, len(group_id.encode())
     for topic in topics:
-        size_bytes += len(topic.partitions) * (len(group_id) + len(topic.name) + _RECORD_BYTES)
+        size_bytes += len(topic.partitions) * (group_bytes + len(topic.name.encode()) + _RECORD_BYTES)
         size_bytes += sum([len(one.committed_metadata or "") for one in topic.partitions])
-    if size_bytes > WRITE_BYTES_MAX:
+    if size_bytes > _COMMIT_BYTES_MAX:
         raise KafkaError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
 
 

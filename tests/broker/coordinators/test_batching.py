@@ -55,6 +55,16 @@ def test_a_write_of_too_many_records_is_cut_and_answered_with_its_last_part():
         assert parts_of(whole) == [whole]
 
 
+def test_a_write_of_too_many_bytes_is_cut():
+    """A key has the group's id, of up to 32 kB: a few thousand offsets were more than a segment, and could never be deleted."""
+    records = [CoordinatorRecord(b"%05d" % at + bytes(30_000), None) for at in range(100)]
+    records.append(CoordinatorRecord(b"large", bytes(2 * BATCH_BYTES_MAX)))
+    parts = parts_of(Write(records, divisible=True))
+    assert [record for part in parts for record in part.records] == records
+    assert all(sum(len(key) for key, _ in part.records) <= BATCH_BYTES_MAX for part in parts)
+    assert [len(part.records) for part in parts] == [34, 34, 32, 1]
+
+
 def test_a_batch_holds_the_records_of_all_its_writes():
     """With the time they were written at, and the producer they belong to."""
     one = Write([CoordinatorRecord(b"a", b"1"), CoordinatorRecord(b"b", None)])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stratalog.metadata.coordination import Now
 from stratalog.metadata.groups.consumer.member import MemberState
 from stratalog.metadata.groups.group import GroupType
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -47,6 +48,22 @@ def test_a_silent_member_is_fenced_at_the_end_of_its_session(world):
     assert set(world.facts.members) == {"x"}
     assert _code(world.beat, "y", 2) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.given(world.beat("x", 1, owned={"a": [0, 1]})) == {"a": {0, 1, 2, 3}}
+
+
+def test_members_with_long_ids_that_are_late_together_go_by_an_append_each(world):
+    """All are late at once after a load. An append that is refused costs the coordinator's shard its state, again and again."""
+    for number in range(100):
+        world.join(f"{number:03}" + "m" * 30_000, "a")
+    world.reload()
+    before, sizes = len(world.log), []
+    world.now = Now(world.now.monotonic_ms + SESSION_MS, world.now.wall_ms + SESSION_MS)
+    while world.facts.members:
+        (write,) = world.shard.due(world.now)
+        sizes.append(sum(len(key) for key, _ in write.records))
+        world.take([write])
+    assert len(sizes) > 1
+    assert max(sizes) < 2 << 20
+    assert len(world.log) > before
 
 
 def test_commit_is_no_heartbeat(world):

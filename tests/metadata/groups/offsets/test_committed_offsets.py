@@ -289,6 +289,16 @@ def test_commit_too_large(offsets):
     assert not offsets.has_pending("g" * 30_000)
 
 
+def test_a_commit_is_counted_by_the_bytes_of_its_texts(offsets):
+    """A character may have four, and a turn of the loop writes 8 MiB at most."""
+    for character, code in (("g", 0), ("\U0001f600", ErrorCode.INVALID_COMMIT_OFFSET_SIZE)):
+        request = commit_request()
+        request.topics[0].partitions *= 500
+        event = GroupRequest(token="token", group_id=character * 8_000, api_version=9, request=request)
+        (action,) = offsets.commit(None, event, NOW)
+        assert (code_of(action) if code else type(action)) == (code or Write)
+
+
 def test_a_transaction_in_a_wrong_epoch_is_illegal_generation(offsets):
     """Producers know ILLEGAL_GENERATION, not the epochs of KIP-848."""
     (action,) = offsets.commit_in_transaction(None, asked(transaction_request(epoch=0)), NOW)
