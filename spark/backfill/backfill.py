@@ -144,7 +144,7 @@ class _Planned:
     @property
     def shortened(self) -> dict[int, int]:
         """`PartitionArchive.shortened_seq` of each partition that was compared with the ledger."""
-        return {each.partition.partition: each.shortened_seq for each in self.archives if each.shortened_seq}
+        return {each.partition.partition: each.shortened_seq for each in self.archives}
 
     def plan(self) -> BackfillPlan:
         """The same as numbers."""
@@ -358,8 +358,9 @@ def _abandoned(
     gone: set[SpanId] = set()
     spans: list[SpanTask] = []
     losses: list[str] = []
+    known = ledger.ledger
     for archive in archives:
-        ids, tasks, holes = plan_abandoned(archive, ledger.ledger)
+        ids, tasks, holes = plan_abandoned(archive, known)
         gone.update(ids)
         spans += tasks
         losses += holes

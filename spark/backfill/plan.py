@@ -201,10 +201,15 @@ def plan_abandoned(archive: PartitionArchive, ledger: Ledger) -> tuple[list[Span
 
     These are all that were made of an object which the archive does not name now, or reach beyond its end; also those
     that were only merged since. Then the spans to convert in their place, and the holes of the archive among them.
-    Raises `LedgerConflict` for an archive that is older than the one which the ledger was compared with.
+    Raises `LedgerConflict` for an archive that is older than the one which the ledger was compared with. A ledger that an
+    earlier version wrote was compared with none: it is gone on with, unless its spans reach beyond the archive's end.
     """
-    known_seq = ledger.head.shortened.get(archive.partition.partition, 0)
-    if archive.shortened_seq < known_seq:
+    number = archive.partition.partition
+    own = {identity: span for identity, span in ledger.spans.items() if identity.partition == number}
+    known_seq = ledger.head.shortened.get(number)
+    if known_seq is None and all(identity.end <= archive.end_offset for identity in own):
+        return [], [], []
+    if known_seq is not None and archive.shortened_seq < known_seq:
         raise LedgerConflict(
             f"{archive.partition}: another backfill to this target has seen the archive after change {known_seq}, by which "
             f"it was taken back, repaired or begun again; here it is that after change {archive.shortened_seq}. Run again; "
@@ -215,8 +220,8 @@ def plan_abandoned(archive: PartitionArchive, ledger: Ledger) -> tuple[list[Span
     gone: list[SpanId] = []
     spans: list[SpanTask] = []
     losses: list[str] = []
-    for identity, span in ledger.spans.items():
-        if identity.partition != archive.partition.partition or _is_current(archive, span):
+    for identity, span in own.items():
+        if _is_current(archive, span):
             continue
         tasks, holes = _anew(archive, span)
         gone.append(identity)

@@ -120,7 +120,7 @@ class Head(Struct, frozen=True):
 
     ``runs`` are the names of those since the ``checkpoint``, ``publishing`` says that the last one is not published.
     ``shortened`` has, by partition, the `PartitionArchive.shortened_seq` up to which the spans were compared with the
-    archive.
+    archive, 0 included: a partition that is not there was compared by no version that knows of it.
     """
 
     topic: str

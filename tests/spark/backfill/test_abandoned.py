@@ -13,6 +13,8 @@ import pytest
 from msgspec import structs
 
 from stratalog.spark.backfill.backfill import backfill, foresee_backfill
+from stratalog.spark.ledger.layout import head_key
+from stratalog.spark.ledger.ledger_json import head_from_bytes, head_to_bytes
 from stratalog.spark.ledger.target import open_target
 from stratalog.spark.source.planner import DataLoss
 from stratalog.tier.care.rewind import read_cut_target, rewind_partition
@@ -65,14 +67,14 @@ def grow(archive: Any, *firsts: int) -> None:
     archive.write("orders", 0, manifest, [])
 
 
-def upload(archive: Any, data: bytes, first: int) -> Entry:
+def upload(archive: Any, data: bytes, first: int, count: int = 10) -> Entry:
     manifest = archive.manifests["orders", 0]
     built = build_segment(
         SegmentRequest(
             partition=manifest.partition,
             uuid=uuid.uuid4().bytes,
             base=first,
-            end=first + 10,
+            end=first + count,
             epoch=manifest.claimant.leader_epoch,
             source=[data],
         )
@@ -142,6 +144,36 @@ def test_spans_that_are_what_the_archive_holds_are_left_alone(tmp_path: Path, we
     grow(went_back, 10)
     summary = backfill(settings, rig.HereRunner())
     assert (summary.abandoned, summary.rows) == (1, 10)
+    assert rows(rig, target) == rig.archive_rows(went_back)
+
+
+def test_a_ledger_of_an_earlier_version_is_gone_on_with(tmp_path: Path, went_back: Any, rig: Any) -> None:
+    """It does not say which state of the archive it knows. That the archive went back long ago, and that its objects were
+    merged since, is no reason to convert all of it anew; that it is shorter than what was converted is one.
+    """
+    target = str(tmp_path / "lake")
+    settings = rig.settings(went_back, target)
+
+    def age() -> None:
+        store, key = open_target(target, {}).store, head_key("orders")
+        store.put(key, head_to_bytes(structs.replace(head_from_bytes(store.get(key)[0], key), shortened={})))
+
+    go_back(went_back)
+    grow(went_back, 10, 20)
+    backfill(settings, rig.HereRunner())
+    age()
+    manifest = went_back.manifests["orders", 0]
+    merged = upload(went_back, batch(10, b"new", 9) + batch(20, b"new", 9), 10, 20)
+    went_back.write("orders", 0, structs.replace(manifest, entries=(manifest.entries[0], merged)), [])
+    before = set(rig.visible_keys(open_target(target, {}).store))
+    assert backfill(settings, rig.HereRunner()).runs == 0
+    grow(went_back, 30)
+    assert backfill(settings, rig.HereRunner()).abandoned == 0
+    assert before < set(rig.visible_keys(open_target(target, {}).store))
+    assert rows(rig, target) == rig.archive_rows(went_back)
+    age()
+    go_back(went_back)
+    assert backfill(settings, rig.HereRunner()).abandoned == 2
     assert rows(rig, target) == rig.archive_rows(went_back)
 
 
