@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -55,6 +56,25 @@ def test_slices_cover_the_range_object_by_object() -> None:
     """Only the first and the last are trimmed."""
     assert cut(LONG, 150, 310) == ([(150, 200), (200, 300), (300, 310)], [])
     assert cut(LONG, 150, 150) == ([], [])
+
+
+def test_a_small_range_does_not_look_at_all_objects() -> None:
+    """A backfill whose archive went back cuts a range for each converted span."""
+
+    class Counted(tuple[Entry, ...]):
+        __slots__ = ()
+        looks = 0
+
+        def __getitem__(self, index: Any) -> Any:
+            Counted.looks += 1
+            return super().__getitem__(index)
+
+        def __iter__(self) -> Iterator[Entry]:
+            raise AssertionError("all objects are looked at")
+
+    view = replace(LONG, entries=Counted(entry(base, base + 10) for base in range(0, 10_240, 10)))
+    assert cut(view, 5005, 5015) == ([(5005, 5010), (5010, 5015)], [])
+    assert Counted.looks < 30
 
 
 @pytest.mark.parametrize(
