@@ -43,10 +43,15 @@ def shortened(manifests: Mapping[TopicPartition, Manifest], ends: Offsets) -> di
 
 
 def other_records(
-    manifests: Mapping[TopicPartition, Manifest], offsets: Offsets, known: Offsets
+    manifests: Mapping[TopicPartition, Manifest], offsets: Offsets, known: Offsets | None
 ) -> dict[TopicPartition, str]:
-    """The partitions whose records below ``offsets`` may be others than when the numbers ``known`` were kept, in words."""
-    found = {}
+    """The partitions whose records below ``offsets`` may be others than when the numbers ``known`` were kept, in words.
+
+    Without numbers it is not known which state was read, and the archive may have gone back long before: none.
+    """
+    found: dict[TopicPartition, str] = {}
+    if known is None:
+        return found
     for partition in sorted(offsets.keys() & manifests.keys()):
         back = gone_back_to(manifests[partition], known.get(partition, 0))
         if back is not None and back < offsets[partition]:

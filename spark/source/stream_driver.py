@@ -82,7 +82,7 @@ class StreamDriver:
     def next_end(self, start: Offsets, limits: BatchLimits | None, known: Offsets | None = None) -> Offsets:
         """Where the micro-batch from ``start`` on ends; ``start`` if there is none. None for all that there is.
 
-        ``known`` are the numbers that the checkpoint has beside ``start``. A stream that ends waits for nothing: it would
+        ``known`` are the numbers that the checkpoint has beside ``start``, None for one of an earlier version. A stream that ends waits for nothing: it would
         end with records left. Raises `DataLoss` before the micro-batch enters the checkpoint, unless loss is accepted;
         then `plan` tells it.
         """
@@ -101,7 +101,7 @@ class StreamDriver:
         else:
             self._let_go_ms = now_ms
             if self._options.fail_on_data_loss:
-                others = other_records(look.manifests, start, known or {}).values()
+                others = other_records(look.manifests, start, known).values()
                 tell([*others, *batch_ranges(start, end, spans).losses], fail=True)
         return end
 
@@ -123,8 +123,8 @@ class StreamDriver:
             return [], None
         look = self._follower.look_at(end)
         ranges, told = batch_ranges(start, end, look.spans)
-        others = other_records(look.manifests, end, known_last or {})
-        others.update(other_records(look.manifests, start, known or {}))
+        others = other_records(look.manifests, end, known_last)
+        others.update(other_records(look.manifests, start, known))
         losses = [*others.values(), *told]
         archived, hot = split_at(look.borders, ranges)
         slices: list[SegmentSlice] = []

@@ -6,7 +6,8 @@ by name, partitions by number.
 Spark writes into a checkpoint where each micro-batch ends, and asks a source anew where the first one begins, for as long
 as that is not done. The meaning of the options may have changed by then, so the end of the first micro-batch also holds its
 start, under the key ``@start``, which no topic can have: ``{"orders": {"0": 123}, "@start": {"orders": {"0": 100}}}``.
-Where an archive went back once, ``@shortened`` says which change of it that was, so that offsets from before are known.
+The key ``@shortened`` says by which change an archive went back last, so that offsets from before are known. Where no archive
+did it is there and empty: a checkpoint without it is of an earlier version, and does not say which state it knows.
 """
 
 from __future__ import annotations
@@ -87,13 +88,13 @@ def first_start(document: OffsetDocument) -> dict[TopicPartition, int] | None:
 
 
 def with_shortened(document: OffsetDocument, shortened: Offsets) -> OffsetDocument:
-    """The offsets of ``document`` with the numbers of `stratalog.spark.source.gone_back`, as far as there are any."""
-    return {**document, _SHORTENED: offset_document(shortened)} if shortened else document
+    """The offsets of ``document`` with the numbers of `stratalog.spark.source.gone_back`, also where there are none."""
+    return {**document, _SHORTENED: offset_document(shortened)}
 
 
-def shortened_of(document: OffsetDocument) -> dict[TopicPartition, int]:
-    """The numbers in ``document``. Raises `Invalid` for malformed ones."""
-    return parse_offsets(document.get(_SHORTENED, {}))
+def shortened_of(document: OffsetDocument) -> dict[TopicPartition, int] | None:
+    """The numbers in ``document``; None if an earlier version of this source wrote it. Raises `Invalid` for malformed ones."""
+    return parse_offsets(document[_SHORTENED]) if _SHORTENED in document else None
 
 
 def behind(offsets: Offsets, ends: Offsets) -> dict[TopicPartition, int]:

@@ -54,12 +54,13 @@ def test_only_positions_behind_the_way_back_are_named():
 
 
 def test_the_checkpoint_keeps_the_number():
-    """Beside the offsets, which are Kafka's as long as no archive went back."""
+    """Beside the offsets, and that there is none: a checkpoint that says nothing is of an earlier version."""
     document = offset_document({P0: 7, P1: 9})
-    assert with_shortened(document, {}) == document
+    assert with_shortened(document, {}) == {**document, "@shortened": {}}
+    assert shortened_of(with_shortened(document, {})) == {}
     marked = with_shortened(document, {P0: 5})
     assert marked == {"orders": {"0": 7, "1": 9}, "@shortened": {"orders": {"0": 5}}}
-    assert (parse_offsets(marked), shortened_of(marked), shortened_of(document)) == ({P0: 7, P1: 9}, {P0: 5}, {})
+    assert (parse_offsets(marked), shortened_of(marked), shortened_of(document)) == ({P0: 7, P1: 9}, {P0: 5}, None)
 
 
 def test_a_stream_does_not_skip_what_came_in_the_place_of_what_it_read(memory_archive, batches, caplog):
@@ -77,16 +78,18 @@ def test_a_stream_does_not_skip_what_came_in_the_place_of_what_it_read(memory_ar
     memory_archive.add("orders", 0, batches(10, 30))
     strict, lenient = stream(), stream(failOnDataLoss="false")
     with pytest.raises(DataLoss, match="may hold other records from offset 10 on than this stream has read"):
-        strict.next_end({P0: 20}, None)
+        strict.next_end({P0: 20}, None, {})
     with pytest.raises(DataLoss, match="was to read, up to 19"):
-        strict.plan({P0: 5}, {P0: 20})
+        strict.plan({P0: 5}, {P0: 20}, {}, {})
+    assert strict.next_end({P0: 20}, None, None) == {P0: 40}
+    assert len(strict.plan({P0: 5}, {P0: 20}, None, None)[0]) == 1
     assert strict.next_end({P0: 10}, None) == {P0: 40}
     known = strict.shortened({P0: 40})
     assert known == {P0: back.seq}
     assert strict.next_end({P0: 20}, None, known) == {P0: 40}
     assert len(strict.plan({P0: 10}, {P0: 40}, {}, known)[0]) == 1
     with caplog.at_level(logging.WARNING, "stratalog.spark"):
-        end = lenient.next_end({P0: 20}, None)
+        end = lenient.next_end({P0: 20}, None, {})
         lenient.plan({P0: 20}, end, {}, lenient.shortened(end))
         lenient.plan({P0: 40}, {P0: 40}, known, known)
     assert [record.message.count("was taken back to a cut") for record in caplog.records] == [1]

@@ -115,8 +115,8 @@ def test_a_growing_archive_is_followed(spark, growing_archive, batches, tmp_path
         assert [each["numInputRows"] for each in progress] == [30, 30, 15]
         source = progress[-1]["sources"][0]
         assert {name: _object(source[name]) for name in ("startOffset", "endOffset", "latestOffset")} == {
-            "startOffset": {"orders": {"0": 60}},
-            "endOffset": {"orders": {"0": 60, "1": 15}},
+            "startOffset": {"orders": {"0": 60}, "@shortened": {}},
+            "endOffset": {"orders": {"0": 60, "1": 15}, "@shortened": {}},
             "latestOffset": {"orders": {"0": 60, "1": 15}},
         }
     finally:
@@ -296,16 +296,16 @@ def test_pyspark_4_1_tells_less_and_gets_the_same(spark, growing_archive, batche
 
     first = reader()
     end, rows = first.batch(None)
-    assert (end, rows) == ({"orders": {"0": 40}, "@start": {"orders": {"0": 0}}}, list(range(40)))
+    assert (end, rows) == ({"orders": {"0": 40}, "@start": {"orders": {"0": 0}}, "@shortened": {}}, list(range(40)))
     again = reader().reader
     assert len(again.partitions(again.initialOffset(), end)) == 1
-    assert again.latestOffset() == {"orders": {"0": 80}}
+    assert again.latestOffset() == {"orders": {"0": 80}, "@shortened": {}}
     end, rows = first.batch(end)
-    assert (end, rows) == ({"orders": {"0": 80}}, list(range(40, 80)))
+    assert (end, rows) == ({"orders": {"0": 80}, "@shortened": {}}, list(range(40, 80)))
     restarted = reader()
     assert restarted.reader.partitions(end, end) == []
     end, rows = restarted.batch(end)
-    assert (end, rows) == ({"orders": {"0": 100}}, list(range(80, 100)))
+    assert (end, rows) == ({"orders": {"0": 100}, "@shortened": {}}, list(range(80, 100)))
     assert restarted.batch(end) == (end, [])
     before = growing_archive.manifests["orders", 0]
     back = replace(before, entries=(), remote_end=0, seq=before.seq + 1, shortened_seq=before.seq + 1)
@@ -313,6 +313,10 @@ def test_pyspark_4_1_tells_less_and_gets_the_same(spark, growing_archive, batche
     growing_archive.write("orders", 0, back, [])
     growing_archive.add("orders", 0, batches(0, 120))
     assert reader().batch(None)[0]["@shortened"] == {"orders": {"0": back.seq}}
+    earlier = {"orders": end["orders"]}
+    old = reader()
+    old.reader.partitions(earlier, earlier)
+    assert old.batch(earlier)[1] == list(range(100, 120))
     strict = reader()
     strict.reader.partitions(end, end)
     with pytest.raises(DataLoss, match="taken back to a cut"):
