@@ -17,14 +17,16 @@ __all__ = ["gone_back_to", "other_records", "shortened"]
 
 _BEGIN: Final = "begin again"
 _TAKEOVER: Final = "takeover"
-_BACK: Final = frozenset({REPAIR, "rewind"})
+_REWIND: Final = "rewind"
+_BACK: Final = frozenset({REPAIR, _REWIND})
 
 
 def gone_back_to(manifest: Manifest, known_seq: int) -> int | None:
     """From which offset on the archive may hold other records than when its ``shortened_seq`` was ``known_seq``.
 
     None if it did not go back since; 0 if that is longer ago than the manifest remembers. A partition that is archived
-    again after a break has the same log, unless a takeover has made it anew.
+    again after a break has the same log, unless a takeover has made it anew. A cut may be of a history that was left before
+    ``known_seq``: then a restore to it changes what came in its place, from where that one went back to.
     """
     if manifest.shortened_seq == known_seq:
         return None
@@ -32,6 +34,11 @@ def gone_back_to(manifest: Manifest, known_seq: int) -> int | None:
     if all(note.seq != manifest.shortened_seq for note in notes):
         return 0
     taken_over = any(note.kind == _TAKEOVER for note in notes)
+    if known_seq and any(note.kind == _REWIND for note in notes):
+        before = [note for note in manifest.commits if note.seq <= known_seq and note.kind in _BACK | {_BEGIN}]
+        if all(note.seq != known_seq for note in before):
+            return 0
+        notes = [*before, *notes]
     ends = [note.remote_end for note in notes if note.kind in _BACK or (note.kind == _BEGIN and taken_over)]
     return min(ends, default=None)
 

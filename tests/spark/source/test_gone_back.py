@@ -35,6 +35,8 @@ def manifest(shortened_seq: int, *notes: tuple[int, str, int]) -> Manifest:
         (manifest(7, (5, "rewind", 10), (6, "commit", 40), (7, REPAIR, 25)), 0, 10),
         (manifest(7, (5, "rewind", 10), (6, "commit", 40), (7, REPAIR, 25)), 5, 25),
         (manifest(5, (6, "commit", 40), (7, "commit", 50)), 0, 0),
+        (manifest(7, (5, "rewind", 10), (6, "commit", 40), (7, "rewind", 30)), 5, 10),
+        (manifest(7, (6, "commit", 40), (7, "rewind", 30)), 5, 0),
         (manifest(5, (4, "delete", 30), (5, "begin again", 20)), 0, None),
         (manifest(5, (3, "takeover", 30), (4, "delete", 0), (5, "begin again", 0)), 0, 0),
     ],
