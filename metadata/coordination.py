@@ -56,7 +56,7 @@ class Reply(Struct):
 
 
 class Write(Struct):
-    """Append records, all in one batch, and send the answers when they are committed.
+    """Append records, all in one batch if a segment can hold it, and send the answers when they are committed.
 
     With ``producer`` the batch is part of that producer's transaction. ``on_committed`` are events that the shard wants
     to hear then. ``divisible``: each record may hold without the others (tombstones), so very many are several batches.

@@ -8,13 +8,22 @@ from typing import Any, Final
 from msgspec import Struct
 
 from stratalog.hot.log.log import AppendInfo
-from stratalog.metadata.coordination import Producer, Write
+from stratalog.metadata.coordination import CoordinatorRecord, Producer, Write
 from stratalog.metadata.transactions.transaction import EPOCH_BUMP_SINCE
-from stratalog.wire.batch import Record, build_batch, read_header
+from stratalog.wire.batch import HEADER_BYTES, Record, build_batch, read_header
 from stratalog.wire.compression import Codec
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["BATCH_BYTES_MAX", "BATCH_RECORDS_MAX", "Marker", "batch_of", "grouped", "parts_of"]
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "BATCH_RECORDS_MAX",
+    "TURN_BYTES_MAX",
+    "Marker",
+    "batch_of",
+    "count_of_turn",
+    "grouped",
+    "parts_of",
+]
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one append, some hundred KiB: beyond, the loop would be kept from others for too long."""
@@ -22,6 +31,12 @@ BATCH_RECORDS_MAX: Final = 5_000
 BATCH_BYTES_MAX: Final = 1 << 20
 """Bytes of keys and values of one append, unless one write has more: members' metadata may be large, and what many of
 them write in one turn must neither be refused together nor keep the loop from others."""
+
+TURN_BYTES_MAX: Final = 1 << 22
+"""Bytes that one turn of the loop appends, some 20 ms, unless one write has more; the next turn goes on."""
+
+_RECORD_OVERHEAD_BYTES: Final = 32
+"""At least what a record has in its batch besides key and value."""
 
 
 class Marker(Struct):
@@ -39,28 +54,45 @@ class Marker(Struct):
         return header.producer_id == producer.producer_id and (is_above or self.transaction_version < EPOCH_BUMP_SINCE)
 
 
-def parts_of(write: Write) -> list[Write]:
-    """A write in one append; one of very many records that may be split in several, answered with the last."""
-    records = write.records
-    if not write.divisible:
+def parts_of(write: Write, segment_bytes: int) -> list[Write]:
+    """A write in one append, or in several, answered with the last; each batch fits into a segment of so many bytes.
+
+    One that may be split has parts that take little time each. Any other is split only where no append could hold it:
+    refused, it would be asked for again by the shard that is loaded anew, and so for ever. Raises RECORD_LIST_TOO_LARGE
+    for a record that no append can hold.
+    """
+    sizes, bytes_max = [_record_bytes(record) for record in write.records], segment_bytes - HEADER_BYTES
+    total_bytes = sum(sizes)
+    if total_bytes > bytes_max and (largest := max(sizes)) > bytes_max:
+        reason = f"a record of {largest} bytes does not fit into a segment (it may have {bytes_max})"
+        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
+    count_max = BATCH_RECORDS_MAX if write.divisible else len(sizes)
+    part_bytes_max = min(BATCH_BYTES_MAX, bytes_max) if write.divisible else bytes_max
+    if total_bytes <= part_bytes_max and len(sizes) <= count_max:
         return [write]
-    starts = [0]
+    parts: list[Write] = []
+    start = part_bytes = 0
+    for at, size_bytes in enumerate(sizes):
+        part_bytes += size_bytes
+        if at > start and (part_bytes > part_bytes_max or at - start == count_max):
+            parts.append(Write(write.records[start:at], producer=write.producer))
+            start, part_bytes = at, size_bytes
+    return [*parts, Write(write.records[start:], write.replies, write.producer, write.on_committed)]
+
+
+def count_of_turn(queued: Sequence[Write | Marker]) -> int:
+    """How many of these, from the first on, one turn of the loop appends."""
     size_bytes = 0
-    for at, (key, value) in enumerate(records):
-        record_bytes = len(key) + (0 if value is None else len(value))
-        if at > starts[-1] and (at - starts[-1] == BATCH_RECORDS_MAX or size_bytes + record_bytes > BATCH_BYTES_MAX):
-            starts.append(at)
-            size_bytes = 0
-        size_bytes += record_bytes
-    if len(starts) == 1:
-        return [write]
-    parts = [Write(records[first:end]) for first, end in zip(starts, [*starts[1:], len(records)], strict=True)]
-    parts[-1].replies, parts[-1].on_committed = write.replies, write.on_committed
-    return parts
+    for at, one in enumerate(queued):
+        size_bytes += 0 if isinstance(one, Marker) else _size_bytes(one)
+        if at and size_bytes > TURN_BYTES_MAX:
+            return at
+    return len(queued)
 
 
-def grouped(queued: Sequence[Write | Marker]) -> list[Marker | list[Write]]:
-    """Writes that may share a batch: neighbours outside of transactions, up to a size."""
+def grouped(queued: Sequence[Write | Marker], segment_bytes: int) -> list[Marker | list[Write]]:
+    """Writes that may share a batch: neighbours outside of transactions, up to a size, and to that of a segment."""
+    bytes_max = min(BATCH_BYTES_MAX, segment_bytes - HEADER_BYTES)
     groups: list[Marker | list[Write]] = []
     open_group: list[Write] | None = None
     count = size_bytes = 0
@@ -71,7 +103,7 @@ def grouped(queued: Sequence[Write | Marker]) -> list[Marker | list[Write]]:
             continue
         count += len(one.records)
         size_bytes += _size_bytes(one)
-        full = count > BATCH_RECORDS_MAX or size_bytes > BATCH_BYTES_MAX
+        full = count > BATCH_RECORDS_MAX or size_bytes > bytes_max
         if open_group is None or one.producer is not None or full:
             open_group, count, size_bytes = [], len(one.records), _size_bytes(one)
             groups.append(open_group)
@@ -82,7 +114,12 @@ def grouped(queued: Sequence[Write | Marker]) -> list[Marker | list[Write]]:
 
 
 def _size_bytes(write: Write) -> int:
-    return sum([len(key) + (0 if value is None else len(value)) for key, value in write.records])
+    return sum([_record_bytes(record) for record in write.records])
+
+
+def _record_bytes(record: CoordinatorRecord) -> int:
+    key, value = record
+    return len(key) + (0 if value is None else len(value)) + _RECORD_OVERHEAD_BYTES
 
 
 def batch_of(writes: Sequence[Write], codec: Codec, wall_ms: int) -> bytearray:

@@ -7,7 +7,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from stratalog.broker.coordinators.shard_driver import DriverServices, DriverState, ShardDriver
+from stratalog.broker.coordinators.driver_state import DriverState
+from stratalog.broker.coordinators.shard_driver import DriverServices, ShardDriver
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.metadata.coordination import CoordinatorShard
 from stratalog.metadata.image.image import ClusterImage

@@ -11,14 +11,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from enum import Enum
 from typing import Any, Final
 
 from msgspec import Struct
 
-from stratalog.broker.coordinators.batching import Marker, batch_of, grouped, parts_of
+from stratalog.broker.coordinators.batching import Marker, batch_of, count_of_turn, grouped, parts_of
+from stratalog.broker.coordinators.driver_state import DriverState, check_active
 from stratalog.broker.coordinators.log_loader import load_log, until_loadable
-from stratalog.broker.coordinators.under_way import Appended, answer, fail
+from stratalog.broker.coordinators.under_way import Appended, answer, fail, refuse
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.tick import Tick
@@ -28,23 +28,13 @@ from stratalog.wire.batch import read_header
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
-__all__ = ["DriverServices", "DriverState", "ShardDriver"]
+__all__ = ["DriverServices", "ShardDriver"]
 
 _RELOAD_AFTER_SECONDS: Final = 0.5
 _RELOAD_AFTER_LOADS: Final = 3  # as long as so many of them took: a full disk may fail every write for hours
 _TIMER_SECONDS_MIN: Final = 0.001
 
 log = logging.getLogger(__name__)
-
-
-class DriverState(Enum):
-    """The states of a shard, by what it can do now."""
-
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-    """Its log cannot be read; a restart tries again."""
-    CLOSED = "closed"
 
 
 class DriverServices(Struct):
@@ -152,7 +142,8 @@ class ShardDriver:
             log.info("%s: %d records loaded in %.3f s", name, count, self._load_seconds)
         try:
             self._perform(self.shard.loaded(self.now()))
-            self._services.on_active(self)
+            if self.active:
+                self._services.on_active(self)
         except Exception as error:  # noqa: BLE001 - whatever it is: see `_failed`
             self._failed(error)
         else:
@@ -179,14 +170,8 @@ class ShardDriver:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def check_active(self) -> None:
-        """Raises COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR unless events are taken."""
-        if self.state is DriverState.ACTIVE:
-            return
-        if self.state is DriverState.LOADING:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.unified.topic_partition} is being loaded")
-        if self.state is DriverState.FAILED:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.failure)
-        raise KafkaError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
+        """As `driver_state.check_active`."""
+        check_active(self.state, self.unified.topic_partition, self.failure)
 
     def ask(self, event: Any) -> None:
         """Give the shard an event. Its ``token``, if it has one, is answered sooner or later, whatever happens.
@@ -240,12 +225,14 @@ class ShardDriver:
         return any(one.ends(producer) for one in self._queued if isinstance(one, Marker))
 
     def _perform(self, actions: Iterable[Action]) -> None:
+        generation = self._generation
         for action in actions:
             kind = type(action)
-            if kind is Write:
+            if generation != self._generation:  # it is an action of a shard that is gone: a write before it was refused
+                fail(action.replies if kind is Write else [action] if kind is Reply else (), _LOST)
+            elif kind is Write:
                 if action.records:
-                    for part in parts_of(action):
-                        self._queue(part)
+                    self._write(action)
                 else:
                     assert not action.on_committed, "nothing is committed by a write without records"
                     self._perform([Reply(one.token, one.response, durable=True) for one in action.replies])
@@ -258,6 +245,20 @@ class ShardDriver:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
+    def _write(self, write: Write) -> None:
+        """Queue the records. A record that no append can hold costs the shard its state, and must do so only once: the answer
+        is an error after which no client asks again.
+        """
+        try:
+            parts = parts_of(write, self.unified.log.config.segment_bytes)
+        except KafkaError as error:
+            log.error("%s could not be written: %s; its state is loaded anew", self.unified.topic_partition, error)
+            fail(write.replies, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            self._drop(_LOST)
+        else:
+            for part in parts:
+                self._queue(part)
+
     def _queue(self, one: Write | Marker) -> None:
         self._queued.append(one)
         if not self._flush_deferred:
@@ -265,14 +266,23 @@ class ShardDriver:
             self._services.tick.defer(self._flush)
 
     def _flush(self) -> None:
-        """Append the records of this turn of the loop, in order: one batch for all that belong to no producer."""
+        """Append the records of this turn of the loop, in order: one batch for all that belong to no producer.
+
+        What would keep others for too long waits for the next turn, and the answers behind it.
+        """
         self._flush_deferred = False
-        queued, self._queued = self._queued, []
-        late, self._late = self._late, []
+        count = count_of_turn(self._queued)
+        queued, self._queued = self._queued[:count], self._queued[count:]
+        late: list[Reply] = []
+        if self._queued:
+            self._flush_deferred = True
+            self._loop.call_soon(self._flush)
+        else:
+            late, self._late = self._late, late
         generation = self._generation
-        for group in grouped(queued):
+        for group in grouped(queued, self.unified.log.config.segment_bytes):
             if self._generation != generation:  # an append failed at once: the rest is lost with it
-                self._refuse([group], _LOST)
+                refuse([group] if isinstance(group, Marker) else group, _LOST)
                 continue
             self._append(group)
         if self._generation != generation:
@@ -354,17 +364,10 @@ class ShardDriver:
                 appended.marker_done(error)
             fail([reply for write in appended.writes for reply in write.replies], error)
             fail(appended.late, error)
-        self._refuse(grouped(queued), error)
+        refuse(queued, error)
         fail(late, error)
         for token in self.shard.parked():
             token.fail(error)
-
-    def _refuse(self, groups: Iterable[Marker | list[Write]], error: KafkaError) -> None:
-        for group in groups:
-            if isinstance(group, Marker):
-                group.done(error)
-            else:
-                fail([reply for write in group for reply in write.replies], error)
 
     def drain(self) -> None:
         """The broker is about to stop: what is being written may still be answered, what waits for others fails."""

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, field
 
+from stratalog.broker.coordinators.batching import Marker
 from stratalog.hot.log.log import AppendInfo
 from stratalog.metadata.coordination import Reply, Write
 from stratalog.wire.errors import KafkaError
 
-__all__ = ["Appended", "answer", "fail"]
+__all__ = ["Appended", "answer", "fail", "refuse"]
 
 
 class Appended(Struct):
@@ -35,3 +36,12 @@ def fail(replies: Iterable[Reply], error: KafkaError) -> None:
     """Give these requests an error instead of their answers."""
     for reply in replies:
         reply.token.fail(error)
+
+
+def refuse(queued: Iterable[Marker | Write], error: KafkaError) -> None:
+    """Give those who wait for these writes and markers an error; they are not appended."""
+    for one in queued:
+        if isinstance(one, Marker):
+            one.done(error)
+        else:
+            fail(one.replies, error)

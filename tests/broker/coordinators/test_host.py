@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.coordinators.driver_state import DriverState
 from stratalog.broker.coordinators.host import CoordinatorHost
-from stratalog.broker.coordinators.shard_driver import DriverServices, DriverState
+from stratalog.broker.coordinators.shard_driver import DriverServices
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.partitioner import coordinator_partition
 

@@ -5,8 +5,9 @@ import errno
 
 import pytest
 
+from stratalog.broker.coordinators.driver_state import DriverState
 from stratalog.broker.coordinators.log_loader import load_log, until_loadable
-from stratalog.broker.coordinators.shard_driver import DriverState, ShardDriver
+from stratalog.broker.coordinators.shard_driver import ShardDriver
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.hot.segments.segment import Segment

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.coordinators import shard_driver
-from stratalog.broker.coordinators.shard_driver import DriverState
+from stratalog.broker.coordinators.driver_state import DriverState
 from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import build_control_batch, iter_headers
 from stratalog.wire.errors import ErrorCode, KafkaError
