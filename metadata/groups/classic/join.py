@@ -19,7 +19,7 @@ from stratalog.metadata.groups.classic.rebalance import (
 from stratalog.metadata.groups.classic.state import ClassicState
 from stratalog.metadata.groups.classic.subscription import CONSUMER, same_topics
 from stratalog.metadata.groups.group import GroupRequest
-from stratalog.metadata.record_texts import check_text
+from stratalog.metadata.record_texts import WRITE_BYTES_MAX, check_text
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.join_group import JoinGroupRequest
 
@@ -198,6 +198,10 @@ def _join_static(
         return
     leader_before = core.members.leader_id
     member = core.members.by_id[old_id]
+    if core.phase is ClassicState.STABLE and not _fits(core, member, protocols):
+        # Kafka's answer to a record that is too large; the old process stays a member.
+        actions.append(core.join_refused(event.token, "", ErrorCode.UNKNOWN_SERVER_ERROR))
+        return
     _fence(core, member, actions)
     core.members.rename(member, member_id)
     core.pending_sync.discard(old_id)
@@ -212,6 +216,17 @@ def _join_static(
     else:
         # During the sync phase the leader may already assign to the old id: begin again.
         prepare_rebalance(core, now, actions)
+
+
+def _fits(core: ClassicCore, restarted: ClassicMember, protocols: dict[str, bytes]) -> bool:
+    """Whether one append can hold the record of the group with what a restarted member supports now."""
+    name = core.protocol_name
+    if name is None or name not in protocols:
+        return True  # it goes on in no generation that is written
+    members = core.members.by_id.values()
+    supported = [(one, protocols if one is restarted else one.protocols) for one in members]
+    size_bytes = sum([one.record_bytes(said, name) + len(one.assignment) for one, said in supported])
+    return size_bytes <= WRITE_BYTES_MAX
 
 
 def _fence(core: ClassicCore, member: ClassicMember, actions: list[Action]) -> None:

@@ -46,6 +46,11 @@ class ClassicMember(Struct, kw_only=True):
         said = sum([len(name) + len(metadata) for name, metadata in self.protocols.items()])
         return said + len(self.assignment) + len(self.client_id) + len(self.instance_id or "")
 
+    def record_bytes(self, protocols: dict[str, bytes], protocol: str) -> int:
+        """The bytes that it adds to the record of its group, without its assignment, once it supports these protocols."""
+        texts = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
+        return sum([len(text.encode()) for text in texts]) + len(protocols[protocol])
+
     def vote(self, candidates: set[str]) -> str:
         """The candidate that it likes best."""
         return next(name for name in self.protocols if name in candidates)

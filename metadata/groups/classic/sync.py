@@ -59,7 +59,7 @@ def _check_size(core: ClassicCore, request: SyncGroupRequest) -> None:
         return
     name = core.protocol_name or ""
     size_bytes = sum(len(one.assignment) for one in request.assignments)
-    size_bytes += sum(len(member.protocols[name]) for member in core.members.by_id.values())
+    size_bytes += sum(member.record_bytes(member.protocols, name) for member in core.members.by_id.values())
     if size_bytes > WRITE_BYTES_MAX:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{size_bytes} bytes of assignments and subscriptions")
 

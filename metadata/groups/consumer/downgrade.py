@@ -26,6 +26,8 @@ from stratalog.wire.records.consumer_protocol import (
 __all__ = ["assignment_bytes", "downgrade", "may_downgrade", "may_downgrade_for"]
 
 _POLICIES: Final = frozenset({"downgrade", "bidirectional"})
+_TOPIC_BYTES: Final = 260
+"""A name of a topic in an assignment, with the counts beside it."""
 
 
 def may_downgrade(group: ConsumerCore, leaving: Collection[ConsumerMember]) -> bool:
@@ -54,14 +56,22 @@ def may_downgrade_for(group: ConsumerCore, replaced: ConsumerMember, written_byt
 
 
 def _fits_in_a_record(group: ConsumerCore, leaving: Collection[ConsumerMember], written_bytes: int = 0) -> bool:
-    """Whether one append can hold the subscriptions of all classic members, one of each, and so many bytes besides.
+    """Whether one append can hold the record of all classic members, and so many bytes besides.
 
     Else the group stays as it is: an append that is refused would cost the shard its state.
     """
     ids = {member.member_id for member in leaving}
-    left = [one.classic for one in group.facts.members.values() if one.classic is not None and one.member_id not in ids]
-    written_bytes += sum([max(len(metadata) for _, metadata in classic.protocols) for classic in left])
-    return written_bytes <= WRITE_BYTES_MAX
+    left = [one for one in group.facts.members.values() if one.classic is not None and one.member_id not in ids]
+    return written_bytes + sum([_record_bytes(member) for member in left]) <= WRITE_BYTES_MAX
+
+
+def _record_bytes(member: ConsumerMember) -> int:
+    """At most what it adds to the record of a classic group: its texts, a subscription, its assignment."""
+    assert member.classic is not None
+    texts = (member.member_id, member.instance_id or "", member.client_id, member.client_host)
+    size_bytes = sum([len(text.encode()) for text in texts])
+    size_bytes += max(len(metadata) for _, metadata in member.classic.protocols)
+    return size_bytes + sum([_TOPIC_BYTES + 4 * len(partitions) for partitions in member.assigned.values()])
 
 
 def downgrade(
@@ -74,7 +84,8 @@ def downgrade(
     rebalance: bool = True,
 ) -> list[Action]:
     """Make the classic group of those who stay, the successor of ``group``; ``records`` come before those of it."""
-    left = [member for member in group.facts.members.values() if member not in leaving]
+    ids = {member.member_id for member in leaving}
+    left = [member for member in group.facts.members.values() if member.member_id not in ids]
     topics = group.surroundings.image.topics
     members = ClassicMembers()
     for member in left:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from stratalog.metadata.groups.classic import join as classic_join
 from stratalog.wire.errors import ErrorCode
+from stratalog.wire.records.consumer_protocol import ConsumerProtocolSubscription, encode_protocol
 from stratalog.wire.records.group import decode_key, decode_value
 
 
@@ -215,6 +217,20 @@ def test_a_static_member_is_restarted(classic_world):
     assert [one.member_id for one in record.members] == ["client-a", "i-t"]
     world.held = False
     assert world.sync("t", "i-t", generation, group_instance_id="i").assignment == b"i-s"
+
+
+def test_a_restarted_static_member_that_no_append_can_take(classic_world, monkeypatch):
+    """It may say more than the one before: the record of its group would cost the shard its state. The old one stays."""
+    world = classic_world()
+    world.stable("a", group_instance_id="i")
+    written, held_bytes = len(world.log), world.group.held_bytes
+    monkeypatch.setattr(classic_join, "WRITE_BYTES_MAX", 500)
+    large = {"range": encode_protocol(ConsumerProtocolSubscription(topics=["t"], user_data=bytes(500)), 1)}
+    refused = world.join("b", group_instance_id="i", protocols=large, version=9)
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (len(world.log), world.group.held_bytes, world.state) == (written, held_bytes, "Stable")
+    assert world.beat("i-a", 1, "i") == 0
+    assert world.join("c", group_instance_id="i", version=9).member_id == "i-c"
 
 
 def test_an_older_process_is_fenced(classic_world):

@@ -38,12 +38,21 @@ def test_no_member_is_answered_before_the_commit(classic_world):
 
 def test_assignments_that_no_append_can_take(classic_world, monkeypatch):
     """They are refused before anything has changed; the leader may come with less."""
-    monkeypatch.setattr(classic_sync, "WRITE_BYTES_MAX", 100)
+    monkeypatch.setattr(classic_sync, "WRITE_BYTES_MAX", 150)
     world = joined(classic_world())
-    assert world.sync("a", "client-a", 1, given={"client-a": b"x" * 100}).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.sync("a", "client-a", 1, given={"client-a": b"x" * 150}).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert (world.state, world.log) == ("CompletingRebalance", [])
     world.answers.clear()
     assert world.sync("a", "client-a", 1, given={"client-a": b"x"}).assignment == b"x"
+
+
+def test_ids_that_no_append_can_take(classic_world, monkeypatch):
+    """They stand in the record beside subscriptions and assignments, and have up to 32 kB each."""
+    world = joined(classic_world())
+    subscriptions = sum(len(one.protocols["range"]) for one in world.group.members.by_id.values())
+    monkeypatch.setattr(classic_sync, "WRITE_BYTES_MAX", subscriptions + 1 + len("client-a"))
+    refused = world.sync("a", "client-a", 1, given={"client-a": b"x"})
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_an_answer_that_was_lost(classic_world):

@@ -115,3 +115,12 @@ def test_subscriptions_that_no_append_can_take(mixed, monkeypatch):
     assert isinstance(world.group, ConsumerGroup)
     assert set(world.facts.members) == {world.name}
     assert world.classic_beat(world.name, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_ids_that_no_append_can_take(mixed, monkeypatch):
+    """They stand in the record of a classic group as well, beside subscriptions that would fit."""
+    world = mixed()
+    held_bytes = len(world.member(world.name).classic.protocols[0][1]) + 260 + 4 * 2
+    monkeypatch.setattr(downgrade, "WRITE_BYTES_MAX", held_bytes + len(world.name) - 1)
+    world.beat("x", -1)
+    assert isinstance(world.group, ConsumerGroup)
