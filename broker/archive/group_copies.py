@@ -20,6 +20,7 @@ from msgspec import Struct
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.workers.io_worker import Submit
+from stratalog.metadata.groups.offsets.deleted_topics import same_topic
 from stratalog.metadata.groups.shard.shard import GroupShard
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
@@ -113,11 +114,11 @@ class GroupCopies:
                     self._write(number, group_id, ())
 
     def _offsets(self, shard: GroupShard, group_id: str) -> tuple[OffsetCopy, ...]:
-        """The offsets that the group has committed in topics that are archived."""
+        """The offsets that the group has committed in topics that are archived; none of an earlier topic of such a name."""
         found = []
         for topic, partition, committed in shard.offsets.of(group_id):
             topic_id = self._archived_topic(topic)
-            if topic_id is not None:
+            if topic_id is not None and same_topic(committed.topic_id, topic_id):
                 found.append(
                     OffsetCopy(topic, topic_id, partition, committed.offset, committed.leader_epoch, committed.metadata)
                 )

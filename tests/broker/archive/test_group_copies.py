@@ -21,7 +21,7 @@ from stratalog.tier.messages.projection import write_projection
 from stratalog.tier.messages.reports import Written
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.records.metadata import ConfigRecord, TopicRecord
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.topic import ZERO_UUID, TopicPartition
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ class Shard:
         self.offsets = self
 
     def of(self, group_id):
-        return [(topic, partition, CommittedOffset(offset)) for topic, partition, offset in self.groups[group_id]]
+        return [(topic, partition, CommittedOffset(*rest)) for topic, partition, *rest in self.groups[group_id]]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ class CommittedOffset:
     offset: int
     leader_epoch: int = 0
     metadata: str = ""
+    topic_id: bytes = ZERO_UUID
 
 
 class Copying:
@@ -156,6 +157,13 @@ def test_offsets_are_copied_whichever_broker_leads_their_partitions():
     assert copying.round() == {"g": {("orders", 0): 5, ("orders", 7): 9}}
     assert copying.copies.settled("g")
     assert not copying.copies.settled("unknown")
+
+
+def test_offsets_of_an_earlier_topic_are_not_copied_as_those_of_the_next_of_its_name():
+    """They may be left of a topic that was deleted during a load. A restored group would miss the first records of the new one."""
+    earlier, present = (0, "", bytes([9]) * 16), (0, "", bytes([1]) * 16)
+    copying = Copying(Shard(3, g=[("orders", 0, 5, *earlier), ("orders", 1, 6, *present), ("orders", 2, 7)]))
+    assert copying.round() == {"g": {("orders", 1): 6, ("orders", 2): 7}}
 
 
 def test_a_copy_outlives_the_coordinator_that_wrote_it():
