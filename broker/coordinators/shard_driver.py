@@ -246,9 +246,7 @@ class ShardDriver:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _write(self, write: Write) -> None:
-        """Queue the records. A record that no append can hold costs the shard its state, and must do so only once: the answer
-        is an error after which no client asks again.
-        """
+        """Queue the records. One that no append can hold costs the state, but only once: no client asks again after the answer."""
         try:
             parts = parts_of(write, self.unified.log.config.segment_bytes)
         except KafkaError as error:
@@ -346,9 +344,9 @@ class ShardDriver:
     def _drop(self, error: KafkaError) -> None:
         """Drop the state, which may no longer hold: an append failed, say. Forget it and read the log again."""
         self._let_go(error)
-        self.shard = self._new_shard(self.unified)
-        self.state = DriverState.LOADING
-        self._reload_later()
+        if self.state is not DriverState.CLOSED:  # else it is drained: the broker stops
+            self.state = DriverState.LOADING
+            self._reload_later()
 
     def _let_go(self, error: KafkaError) -> None:
         """Fail every request that is not answered, and forget what was to be done for them."""
@@ -366,7 +364,12 @@ class ShardDriver:
             fail(appended.late, error)
         refuse(queued, error)
         fail(late, error)
-        for token in self.shard.parked():
+        self._fail_parked(error)
+
+    def _fail_parked(self, error: KafkaError) -> None:
+        """Each once: the shard that remembers them is put aside."""
+        parked, self.shard = self.shard.parked(), self._new_shard(self.unified)
+        for token in parked:
             token.fail(error)
 
     def drain(self) -> None:
@@ -374,16 +377,13 @@ class ShardDriver:
         if self.state is not DriverState.ACTIVE:
             return
         self.state = DriverState.CLOSED
-        for token in self.shard.parked():
-            token.fail(_NOT_HERE)
+        self._fail_parked(_NOT_HERE)
 
     def close(self) -> None:
         """The partition is led here no longer: every client has to find the coordinator anew."""
-        was, self.state = self.state, DriverState.CLOSED
+        self.state = DriverState.CLOSED
         if self._loading is not None:
             self._loading.cancel()
-        if was is DriverState.CLOSED:  # drained: the parked ones know
-            self.shard = self._new_shard(self.unified)
         self._let_go(_NOT_HERE)
 
     # -- time ---------------------------------------------------------------------------------------------------------

@@ -363,6 +363,19 @@ async def test_a_drained_driver_answers_pending_writes_and_takes_no_more(rig, ev
     assert parked.answers == [ErrorCode.NOT_COORDINATOR]
 
 
+async def test_a_drained_driver_whose_append_fails_stays_closed(rig, events):
+    """Those who were sent away are not answered twice, and nothing is loaded for a broker that stops."""
+    driver = await rig.loaded()
+    parked, put = events.Token(), events.Token()
+    driver.ask(events.Park(parked))
+    driver.ask(events.Put(put, {b"k": b"v"}))
+    driver._flush()
+    driver.drain()
+    rig.partition.leader.take_down(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker stops"))
+    assert (parked.answers, put.answers) == ([ErrorCode.NOT_COORDINATOR], [ErrorCode.COORDINATOR_NOT_AVAILABLE])
+    assert driver.state is DriverState.CLOSED
+
+
 async def test_a_closed_driver_fails_everybody_once(rig, events):
     """Another broker may lead already: what is under way may or may not hold, and the client has to ask there."""
     driver = await rig.loaded()
