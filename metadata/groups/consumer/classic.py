@@ -70,8 +70,11 @@ def _join(group: ConsumerCore, request: JoinGroupRequest, event: GroupRequest, n
     replaced = known if known is not None and known.member_id != member_id else None
     goes_back = replaced is not None and may_downgrade_for(group, replaced, written_bytes(_protocols(request)))
     update = group.update(now)
+    if known is not None and (replaced is not None or known.classic is None):
+        group.cancel_timers(
+            known.member_id
+        )  # of the consumer protocol: a classic member gives partitions up by joining
     if replaced is not None:
-        group.cancel_timers(replaced.member_id)
         update.replace(replaced, before)
     update.say(before, said)
     if goes_back:

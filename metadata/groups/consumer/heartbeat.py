@@ -88,8 +88,9 @@ def _change(group: ConsumerCore, request: ConsumerGroupHeartbeatRequest, event: 
     if said.topic_pattern and said.topic_pattern not in group.facts.patterns:
         group.surroundings.patterns.check(said.topic_pattern)
     update = group.update(now, event.may_see)
+    if known is not None and (known.member_id != member_id or known.classic is not None):
+        group.cancel_timers(known.member_id)  # those of the classic protocol are for requests that it sends no more
     if known is not None and known.member_id != member_id:
-        group.cancel_timers(known.member_id)
         update.replace(known, before)
     update.say(before, said)
     update.refresh_patterns()

@@ -4,6 +4,7 @@ import pytest
 
 from stratalog.metadata.groups.classic.subscription import NAMES_MAX
 from stratalog.metadata.groups.consumer import classic
+from stratalog.metadata.groups.consumer.core import Timer
 from stratalog.metadata.groups.consumer.member import MemberState
 from stratalog.wire.errors import ErrorCode, KafkaError
 
@@ -218,3 +219,27 @@ def test_a_member_that_no_append_can_take(world, monkeypatch):
     assert _code(world.classic_join, "", "a", protocols=many, version=3) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert (set(world.facts.members), len(world.log)) == ({"x"}, written)
     assert world.classic_join("", "a", version=3).error_code == 0
+
+
+def test_a_member_that_changes_its_protocol_under_its_id_keeps_no_deadline(group_world):
+    """Those of the classic protocol were for a SyncGroup that it sends no more; it was fenced, whatever it did."""
+    world = group_world({"t": 3})
+    world.join("new", "t")
+    member_id = world.classic_join("", "t", version=3, rebalance_timeout_ms=60_000).member_id
+    world.join(member_id, "t")
+    epoch = world.answer.member_epoch
+    for _ in range(7):
+        world.advance(10_000)
+        epoch = world.beat(member_id, epoch).member_epoch
+    assert member_id in world.facts.members
+
+
+def test_a_member_that_goes_back_to_the_classic_protocol_keeps_no_deadline(group_world):
+    """It gives partitions up by joining again, for which it has a deadline of its own."""
+    world = group_world({"t": 4})
+    world.join("x", "t")
+    world.join("y", "t")
+    world.beat("x", world.member("x").epoch)
+    assert (Timer.REVOCATION, "x") in world.group.timers
+    world.classic_join("x", "t", version=3)
+    assert (Timer.REVOCATION, "x") not in world.group.timers
