@@ -156,9 +156,15 @@ class GroupShard:
         self.offsets.replay_marker(producer, commit=commit)
 
     def loaded(self, now: Now) -> list[Action]:
-        """The log is applied: sessions begin, and the time until offsets are looked through for expired ones."""
+        """The log is applied: sessions begin, and the time until offsets are looked through for expired ones.
+
+        A group of offsets alone is there only if some are left.
+        """
         actions: list[Action] = []
         for group in list(self.groups.values()):
+            if isinstance(group, ClassicGroup) and not group.persisted:
+                self.drop(group.group_id)  # its offsets may be deleted further on in the log, and it with them
+                continue
             actions += group.loaded(now)
             self.look_after(group)
         self._next_expiry_ms = now.monotonic_ms + self.settings.offsets_retention_check_interval_ms

@@ -5,7 +5,7 @@ import pytest
 from stratalog.metadata.coordination import CoordinatorShard, Now, Producer
 from stratalog.metadata.groups.classic.group import ClassicGroup
 from stratalog.metadata.groups.group import GroupRequest, GroupSettings
-from stratalog.metadata.groups.group_events import SettingsChanged, TopicsChanged
+from stratalog.metadata.groups.group_events import DeleteGroup, SettingsChanged, TopicsChanged
 from stratalog.metadata.groups.shard.shard import GroupShard
 from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.errors import Corrupt, ErrorCode
@@ -38,6 +38,17 @@ def test_offsets_make_a_group(classic_world):
     world.restart()
     assert world.state == "Empty"
     assert world.shard.offsets.has_offsets("g")
+
+
+def test_a_group_of_offsets_that_was_deleted_is_not_there_after_a_restart(classic_world):
+    """The log may still have its offsets; behind them stand their tombstones, and no record of the group itself."""
+    world = classic_world()
+    world.commit_offset()
+    world.commit_offset("other")
+    world.ask("delete", DeleteGroup())
+    assert "g" not in world.shard.groups
+    world.restart()
+    assert list(world.shard.groups) == ["other"]
 
 
 def test_members_take_over_a_group_of_offsets(classic_world):
