@@ -18,7 +18,7 @@ from stratalog.broker.requests.dispatch import Api, Pending
 from stratalog.broker.runtime.log_levels import levels
 from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.image import configs_image
-from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, broker_id_of
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topic_names import check_topic_name
 from stratalog.metadata.settings.catalogue.definition import STRING, ConfigDef
@@ -71,7 +71,7 @@ ALTERED_LOGGERS: Final = _Words(ALTERED.no_number, "Unexpected node id. Expected
 
 def check_broker_name(name: str, node_id: int, words: _Words) -> None:
     """Raise `KafkaError` INVALID_REQUEST unless ``name`` is the id of this broker."""
-    number = int(name) if name.isascii() and name.isdigit() else None
+    number = broker_id_of(name)
     if number != node_id:
         why = words.no_number if number is None else words.another
         raise KafkaError(ErrorCode.INVALID_REQUEST, why.format(name=name, node_id=node_id))
@@ -98,11 +98,11 @@ def _broker(context: Context, image: ClusterImage, name: str) -> Mapping[str, Co
     )
     entries = resolve_broker_config(broker.config.static, mine, defaults)
     entries = {**entries, **resolve_listener_settings(given, entries)}
-    advertised = entries[_ADVERTISED]
-    if advertised.value is not None:
+    advertised, registered = entries[_ADVERTISED], image.brokers.brokers.get(broker.node_id)
+    # A node that is only a controller has no clients' addresses, nor has a broker that was unregistered: null, as in Kafka.
+    if advertised.value is not None or registered is None:
         return entries
-    listeners = image.brokers.brokers[broker.node_id].listeners
-    told = tuple(f"{listener}://{at.host}:{at.port}" for listener, at in listeners.items())
+    told = tuple(f"{listener}://{at.host}:{at.port}" for listener, at in registered.listeners.items())
     return {**entries, _ADVERTISED: replace(advertised, value=told, source=entries["listeners"].source)}
 
 

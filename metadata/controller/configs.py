@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from stratalog.metadata.controller.min_in_sync import check_minimum, forgetting_eligible
-from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType, broker_id_of
 from stratalog.metadata.image.decision import Decision, Failure, Steps, at_once, failure_of
 from stratalog.metadata.image.image import INCARNATION, ClusterImage
 from stratalog.metadata.image.topic_names import check_topic_name
@@ -314,7 +314,8 @@ def _check_broker_setting(name: str, text: str, *, of_all: bool) -> None:
 
 
 def _check_registered(image: ClusterImage, name: str) -> None:
-    if not name.isascii() or not name.isdigit():
+    broker_id = broker_id_of(name)
+    if broker_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
-    if int(name) not in image.brokers.brokers:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {int(name)} found.")
+    if broker_id not in image.brokers.brokers:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {broker_id} found.")

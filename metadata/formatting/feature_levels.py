@@ -83,7 +83,7 @@ def parse_feature(text: str) -> tuple[str, int]:
     name, equals, level = (part.strip() for part in text.partition("="))
     if not equals:
         raise Invalid(f"Can't parse feature=level string {text}: equals sign not found.")
-    if not level.isascii() or not level.isdigit() or int(level) >= 1 << 15:
+    if not level.isascii() or not level.isdigit() or len(level) > 5 or int(level) >= 1 << 15:
         raise Invalid(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
     return name, int(level)
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from stratalog.metadata.maps.persistent_map import changed
 from stratalog.wire.records.metadata import ConfigRecord
 
-__all__ = ["CLUSTER_DEFAULT", "ConfigResource", "ConfigsDraft", "ConfigsImage", "ResourceType"]
+__all__ = ["CLUSTER_DEFAULT", "ConfigResource", "ConfigsDraft", "ConfigsImage", "ResourceType", "broker_id_of"]
 
 
 class ResourceType(IntEnum):
@@ -45,6 +45,14 @@ class ConfigResource(NamedTuple):
 
 CLUSTER_DEFAULT: Final = ConfigResource(ResourceType.BROKER, "")
 """The default of all brokers."""
+
+_DIGITS_MAX: Final = len(str((1 << 31) - 1))
+
+
+def broker_id_of(name: str) -> int | None:
+    """The broker that the name of a resource means; None if it is no number. A client may send thousands of digits."""
+    return int(name) if name.isascii() and name.isdigit() and len(name) <= _DIGITS_MAX else None
+
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 

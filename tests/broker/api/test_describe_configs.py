@@ -1,7 +1,10 @@
 """DescribeConfigs: the value that holds, and why."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from stratalog.broker.api import describe_configs
 from stratalog.client.admin import alter_topic_configs
 from stratalog.metadata.image.decision import Decision
 from stratalog.wire.errors import ErrorCode
@@ -85,6 +88,18 @@ def test_advertised_listeners_are_the_addresses_clients_get(start_node):
     assert (row.value, row.config_source) == ("PLAINTEXT://somewhere:1234", STATIC_SOURCE)
 
 
+def test_a_node_that_is_no_broker_of_the_image_has_no_addresses(broker):
+    """A controller alone, and a broker that was unregistered a moment ago: the other settings are described."""
+    node = broker.node
+    image = SimpleNamespace(configs=node.image.configs, brokers=SimpleNamespace(brokers={}))
+    context = SimpleNamespace(broker=node, allows=lambda *_: True)
+    resource = DescribeConfigsResource(resource_type=BROKER, resource_name=str(node.node_id))
+    found = describe_configs._describe(context, image, DescribeConfigsRequest(resources=[]), resource)
+    rows = {one.name: one for one in found.configs}
+    assert rows["node.id"].value == str(node.node_id)
+    assert (rows["advertised.listeners"].value, rows["advertised.listeners"].config_source) == (None, DEFAULT_SOURCE)
+
+
 def test_the_value_of_a_secret_is_null(start_node):
     """It is marked as sensitive. Secrets in a metadata log of another time are read, although none can be set now."""
     node = start_node()
@@ -101,6 +116,8 @@ def test_missing_resources_have_a_code(broker):
     assert ask(link, TOPIC, "absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ask(link, TOPIC, "a/b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert ask(link, 77, "x").error_code == ErrorCode.INVALID_REQUEST
+    assert ask(link, BROKER, "9" * 5000).error_code == ErrorCode.INVALID_REQUEST
+    assert ask(link, LOGGER, "9" * 5000).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_change_shows_at_once(broker):

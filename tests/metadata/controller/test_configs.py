@@ -147,6 +147,12 @@ def test_a_resource_changes_as_a_whole_or_not_at_all(image):
             "Unable to parse broker name as a base 10 number.",
         ),
         (
+            ConfigResource(4, "9" * 5000),
+            [("log.retention.ms", SET, "1")],
+            ErrorCode.INVALID_REQUEST,
+            "Unable to parse broker name as a base 10 number.",
+        ),
+        (
             ConfigResource.broker(9),
             [("log.retention.ms", SET, "1")],
             ErrorCode.BROKER_ID_NOT_REGISTERED,

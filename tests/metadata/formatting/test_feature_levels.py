@@ -65,6 +65,7 @@ def test_options_set_levels_within_their_bounds():
     [
         (["group.version"], None, False, "equals sign not found"),
         (["group.version=x"], None, False, "unable to parse x as a short"),
+        (["group.version=" + "9" * 5000], None, False, " as a short."),
         (["group.version=-1"], None, False, "unable to parse -1 as a short"),
         (["group.version=40000"], None, False, "unable to parse 40000"),
         (["grup.version=1"], None, False, "Unsupported feature: grup.version. Supported features are: "),
