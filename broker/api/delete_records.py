@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.replicas.leader import Leader
@@ -33,18 +33,30 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 _LOOK_SECONDS: Final = 0.02
+"""Between the first looks at the copies."""
+_LOOK_SECONDS_MAX: Final = 0.25
+"""Between those of a request that has waited long: as many may wait as there are connections."""
 
 Outcomes = list[int | KafkaError]
 """For each partition of a request, in its order: its new log start, or why it has not moved."""
 
 
-class _Awaited(NamedTuple):
-    """A partition whose copies have still to move their log starts."""
+class _Awaited:
+    """A partition whose copies have still to move their log starts, once however often a request names it."""
 
-    place: int
-    """In the request."""
-    leader: Leader
-    offset: int
+    __slots__ = ("leader", "offset", "places")
+
+    def __init__(self, leader: Leader) -> None:
+        self.leader = leader
+        self.offset = 0
+        """The highest one of its mentions."""
+        self.places: list[int] = []
+        """Those of its mentions in the request."""
+
+    def add(self, place: int, offset: int) -> None:
+        """One more mention."""
+        self.offset = max(self.offset, offset)
+        self.places.append(place)
 
 
 def _find(context: Context, topic: str, partition: int) -> UnifiedLog | KafkaError:
@@ -71,19 +83,19 @@ def _delete(context: Context, request: DeleteRecordsRequest) -> Steps[tuple[Outc
     led = [(unified, offset) for unified, offset in found if isinstance(unified, UnifiedLog)]
     deleted = iter((yield from delete_records(context.broker.directories, context.broker.partitions, led)))
     outcomes: Outcomes = []
-    awaited: list[_Awaited] = []
+    awaited: dict[Leader, _Awaited] = {}
     for unified, _ in found:
         outcome = unified if isinstance(unified, KafkaError) else next(deleted)
         if isinstance(unified, UnifiedLog) and isinstance(outcome, Deleted):
             context.broker.tiering.look(unified)
             leader = outcome.leader
             if leader.state.has_followers:
-                awaited.append(_Awaited(len(outcomes), leader, outcome.log_start_offset))
+                awaited.setdefault(leader, _Awaited(leader)).add(len(outcomes), outcome.log_start_offset)
             outcomes.append(leader.ended or outcome.log_start_offset)
         elif isinstance(outcome, KafkaError):
             outcomes.append(outcome)
         yield None
-    return outcomes, awaited
+    return outcomes, list(awaited.values())
 
 
 def _answer(partition: int, outcome: int | KafkaError) -> DeleteRecordsPartitionResult:
@@ -99,7 +111,7 @@ def handle(context: Context, request: DeleteRecordsRequest) -> Pending:
 
 def _steps(context: Context, request: DeleteRecordsRequest) -> Steps[Message | Pending]:
     outcomes, awaited = yield from _delete(context, request)
-    awaited = [one for one in awaited if not _has_followed(context, one)]
+    awaited = yield from _look(context, outcomes, awaited, is_over=False)
     if awaited:
         return context.run(_wait(context, request, outcomes, awaited))
     return (yield from _told(context, request, outcomes))
@@ -118,26 +130,34 @@ async def _wait(
     context: Context, request: DeleteRecordsRequest, outcomes: Outcomes, awaited: list[_Awaited]
 ) -> Steps[Message]:
     """The steps of the answer, once all copies have followed or the time is over."""
-    monotonic = context.dispatcher.monotonic
-    end = monotonic() + max(request.timeout_ms, 0) / 1000
-    while awaited:
-        is_over = monotonic() >= end
-        left = []
-        for one in awaited:
-            if one.leader.ended is not None:
-                outcomes[one.place] = one.leader.ended
-            elif not _has_followed(context, one):
-                if is_over:
-                    outcomes[one.place] = KafkaError(
-                        ErrorCode.REQUEST_TIMED_OUT,
-                        f"{one.leader.topic_partition} begins at {one.offset} now, and not yet on every replica that lives",
-                    )
-                else:
-                    left.append(one)
-        awaited = left
-        if awaited:
-            await asyncio.sleep(_LOOK_SECONDS)
+    monotonic, slices = context.dispatcher.monotonic, context.dispatcher.slices
+    begun = monotonic()
+    end = begun + max(request.timeout_ms, 0) / 1000
+    while awaited := await slices.run(_look(context, outcomes, awaited, is_over=monotonic() >= end)):
+        now = monotonic()
+        pause = min(max(_LOOK_SECONDS, (now - begun) / 10), _LOOK_SECONDS_MAX)
+        await asyncio.sleep(min(pause, max(end - now, 0)))
     return _told(context, request, outcomes)
+
+
+def _look(context: Context, outcomes: Outcomes, awaited: list[_Awaited], *, is_over: bool) -> Steps[list[_Awaited]]:
+    """Note down what has failed, by its time if that ``is_over``; those that are to be waited for still."""
+    left = []
+    for one in awaited:
+        error = one.leader.ended
+        if error is None and not _has_followed(context, one):
+            if is_over:
+                why = (
+                    f"{one.leader.topic_partition} begins at {one.offset} now, and not yet on every replica that lives"
+                )
+                error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
+            else:
+                left.append(one)
+        if error is not None:
+            for place in one.places:
+                outcomes[place] = error
+        yield None
+    return left
 
 
 def _brokers(context: Context) -> Mapping[int, BrokerImage]:

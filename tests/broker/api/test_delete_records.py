@@ -2,12 +2,14 @@
 
 import asyncio
 import errno
+from itertools import accumulate
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
 from stratalog.broker.api import delete_records
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
@@ -223,3 +225,58 @@ def test_an_unexpected_failure_is_answered_for_every_partition(broker, monkeypat
     ]
     assert broker.end("t", timestamp=-2) == 0
     assert link.call(request(1), version).topics[0].partitions[0].low_watermark == 1
+
+
+def mentions(count):
+    """The partition, named this often, and a time that is over at once."""
+    one = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
+    return DeleteRecordsRequest(topics=[one] * count, timeout_ms=0)
+
+
+def test_a_partition_is_waited_for_once_however_often_it_is_named(broker, monkeypatch):
+    """9,900 mentions took 50 ms of every look. Each has the answer."""
+    broker.create("t")
+    broker.produce("t", b"a", b"b", b"c")
+    _, image = copied_to(broker, 7)
+    looked = []
+    monkeypatch.setattr(delete_records, "_brokers", lambda _context: image.brokers.brokers)
+    monkeypatch.setattr(delete_records, "copies_begin_at", lambda *seen: looked.append(seen) or False)
+    answers = [topic.partitions[0] for topic in broker.link().call(mentions(50), 2).topics]
+    assert [one.error_code for one in answers] == [ErrorCode.REQUEST_TIMED_OUT] * 50
+    assert len(looked) == 2
+
+
+def test_a_look_at_many_partitions_pauses_after_each(monkeypatch):
+    """Other requests go on meanwhile."""
+    monkeypatch.setattr(delete_records, "_has_followed", lambda _context, one: one.offset < 5)
+    awaited = []
+    for number in range(10):
+        awaited.append(delete_records._Awaited(SimpleNamespace(ended=None, topic_partition="t-0")))
+        awaited[-1].add(number, number)
+    outcomes = list(range(10))
+    awaited[0].leader.ended = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved")
+    pauses, left = count_steps(delete_records._look(None, outcomes, awaited, is_over=False))
+    assert (pauses, left, outcomes[0].code) == (10, awaited[5:], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert outcomes[1:] == list(range(1, 10))
+
+
+async def test_looks_are_rarer_the_longer_a_request_waits(monkeypatch):
+    """As many may wait as there are connections: 50 looks a second of each would leave no time for others."""
+    now, pauses = [0.0], []
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+        now[0] += seconds
+
+    async def run(steps):
+        return to_the_end(steps)
+
+    monkeypatch.setattr(delete_records, "_has_followed", lambda *_: False)
+    monkeypatch.setattr(delete_records, "asyncio", SimpleNamespace(sleep=sleep))
+    slices = SimpleNamespace(run=run)
+    context = SimpleNamespace(dispatcher=SimpleNamespace(monotonic=lambda: now[0], slices=slices), rows=None)
+    awaited = [delete_records._Awaited(SimpleNamespace(ended=None, topic_partition="t-0"))]
+    asked = DeleteRecordsRequest(topics=[], timeout_ms=60_000)
+    await delete_records._wait(context, asked, [], awaited)
+    assert (pauses[0], now[0], len(pauses) < 300) == (0.02, 60, True)
+    assert all(pause <= max(0.02, at / 10) for at, pause in zip(accumulate([0, *pauses]), pauses, strict=False))
