@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from stratalog.broker.replicas.waiting_append import WaitingAppend
 from stratalog.hot.log.log import Log
 from stratalog.metadata.image.partition_index import PartitionKey
-from stratalog.wire.batch import HEADER_BYTES, BatchHeader, read_header
+from stratalog.wire.batch import HEADER_BYTES, NO_SEQUENCE, BatchHeader, read_header
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
@@ -31,6 +31,8 @@ REMEMBERED_SECONDS: Final = 10.0
 """After the last refusal. A producer that has given the batch up is answered as by Kafka then."""
 _IN_THE_LOG: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT})
 """Answers to a batch that has its place, and may come again all the same."""
+_SEQUENCES: Final = 1 << 31
+"""0 comes after the highest one."""
 _ALL: Final = None
 """Stands for the producer id in a log that had no room: which batches were refused is not known then."""
 
@@ -43,9 +45,9 @@ class _Refused(NamedTuple):
 
     epoch: int
     first: int
-    """The lowest of their sequences."""
+    """The first of their sequences."""
     last: int
-    """The highest one."""
+    """The last one; less than ``first`` where they wrap."""
     code: ErrorCode
     until: float
 
@@ -72,10 +74,11 @@ class RefusedBatches:
         if header.producer_id < 0 or header.base_sequence < 0:
             return
         key, now, first = (partition, header.producer_id), self._monotonic(), header.base_sequence
-        last = first + header.last_offset_delta
+        last = _sequence_after(first, header.last_offset_delta)
         before = self.batches.get(key)
         if before is not None and before.epoch == header.producer_epoch and now < before.until:
-            first, last = min(first, before.first), max(last, before.last)
+            first = before.first if _is_behind(first, before.first) else first
+            last = _later(last, before.last)
         self._put(key, _Refused(header.producer_epoch, first, last, code, now + REMEMBERED_SECONDS))
 
     def note_shortage(self, partition: TopicPartition) -> None:
@@ -128,17 +131,18 @@ class RefusedBatches:
     def _refusal_before(self, log_: Log, place: _Place, header: BatchHeader) -> _Refused | None:
         key = place, header.producer_id
         refused = self.batches.get(key)
-        if refused is None:
+        if refused is None or header.base_sequence < 0:
             return None
         entry, awaited = log_.producer_state.entries.get(header.producer_id), refused.first
-        if entry is not None and entry.producer_epoch == refused.epoch:
-            awaited = max(awaited, entry.last_sequence + 1)
-        if awaited > refused.last or header.producer_epoch != refused.epoch:
+        if entry is not None and entry.producer_epoch == refused.epoch and entry.last_sequence != NO_SEQUENCE:
+            awaited = _later(awaited, _sequence_after(entry.last_sequence, 1))
+        if _is_behind(awaited, refused.last) or header.producer_epoch != refused.epoch:
             del self.batches[key]
             return None
-        if header.base_sequence <= awaited:
+        if not _is_behind(header.base_sequence, awaited):
             return None
-        self.batches[key] = refused._replace(last=max(refused.last, header.base_sequence + header.last_offset_delta))
+        last = _sequence_after(header.base_sequence, header.last_offset_delta)
+        self.batches[key] = refused._replace(last=_later(refused.last, last))
         return refused
 
     def instead(self, partition: TopicPartition, records: memoryview | bytearray, error: KafkaError) -> KafkaError:
@@ -161,6 +165,19 @@ class RefusedBatches:
         self.batches.move_to_end(key)
         if len(self.batches) > _BATCHES_MAX:
             self.batches.popitem(last=False)
+
+
+def _sequence_after(sequence: int, count: int) -> int:
+    return (sequence + count) % _SEQUENCES
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    """Whether a sequence comes after another one. They wrap, and those of batches under way are close together."""
+    return 0 < (sequence - other) % _SEQUENCES < _SEQUENCES // 2
+
+
+def _later(sequence: int, other: int) -> int:
+    return sequence if _is_behind(sequence, other) else other
 
 
 def _again(partition: TopicPartition, producer_id: int, refused: _Refused) -> KafkaError:

@@ -64,6 +64,35 @@ def test_batches_behind_a_refused_one_get_its_answer_until_that_one_comes_again(
     assert not rig.refused.batches
 
 
+HIGHEST = 2**31 - 1
+
+
+@pytest.mark.parametrize("first", [HIGHEST - 1, HIGHEST, 0])
+def test_sequences_wrap(rig, batch, first):
+    """A batch behind was out of order: librdkafka then begins a new epoch, and may double a record."""
+    before, second, third = (first - 1) % 2**31, (first + 1) % 2**31, (first + 2) % 2**31
+    rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=before)
+    rig.refused.note(PLACE, batch(first), AWAY)
+    assert rig.before(batch(second)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    rig.refused.note(PLACE, batch(second), AWAY)
+    assert rig.before(batch(third)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.before(batch(before)) is None  # a retry
+    for taken in (first, second, third):
+        assert rig.before(batch(taken)) is None
+        rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=taken)
+    assert rig.before(batch((first + 9) % 2**31)) is None
+    assert not rig.refused.batches
+
+
+def test_a_producer_that_a_log_knows_by_its_markers_only_holds_nothing_up(rig, batch):
+    """It has no last sequence."""
+    rig.known[7] = SimpleNamespace(producer_epoch=0, last_sequence=-1)
+    rig.refused.note(PLACE, batch(HIGHEST), AWAY)
+    assert rig.before(batch(0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.before(batch(-1)) is None  # the log refuses it
+    assert rig.before(batch(HIGHEST)) is None
+
+
 def test_a_batch_that_was_taken_before_the_refused_one_may_come_again(rig, batch):
     """Its answer was lost."""
     rig.refused.note(PLACE, batch(5), AWAY)
