@@ -49,6 +49,7 @@ __all__ = ["ArchiveFigures", "Tiering"]
 _READS: Final = (
     commands.FillChunks,
     commands.FindTimestamp,
+    commands.FindLargestTimestamp,
     commands.ReadFooter,
     commands.ReadAborted,
     commands.ReadManifest,

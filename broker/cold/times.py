@@ -70,23 +70,42 @@ class RemoteTimes:
         return None
 
     async def find_max_timestamp(self, before_offset: int) -> TimestampOffset | None:
-        """The first archived record with the largest timestamp. Raises `KafkaError`."""
+        """The first archived record with the largest timestamp; None if the local log has it. Raises `KafkaError`."""
         for again in (True, False):
             await self._load()
-            segment = self._remote.latest_timestamp()
-            if segment is None or segment.base >= before_offset:
-                return None
-            start = self._manifest.start_offset
-            found = await self._find_in(segment, segment.max_timestamp_ms, start, before_offset, again=again)
+            found = await self._find_largest(before_offset, again=again)
             if not isinstance(found, _Replaced):
                 return found
         return None
 
+    async def _find_largest(self, before_offset: int, *, again: bool) -> TimestampOffset | _Replaced | None:
+        """As above. The object that holds the log start may have its largest timestamp in a record that was deleted."""
+        start = self._manifest.start_offset
+        left: TimestampOffset | None = None
+        segment = self._remote.latest_timestamp(start)
+        if segment is not None and segment.base < start:
+            first, segment = segment, self._remote.latest_timestamp(segment.end)
+            found = await self._found(commands.FindLargestTimestamp(self._partition, first.key, start), again=again)
+            if isinstance(found, _Replaced):
+                return found
+            left = found
+        if segment is None or (left is not None and left.timestamp_ms >= segment.max_timestamp_ms):
+            return left if left is not None and left.offset < before_offset else None
+        if segment.base >= before_offset:
+            return None
+        return await self._find_in(segment, segment.max_timestamp_ms, start, before_offset, again=again)
+
     async def _find_in(
         self, segment: RemoteSegment, timestamp_ms: int, start: int, end: int, *, again: bool
     ) -> TimestampOffset | _Replaced | None:
+        command = commands.FindTimestamp(self._partition, segment.key, timestamp_ms, start, end)
+        return await self._found(command, again=again)
+
+    async def _found(
+        self, command: commands.FindTimestamp | commands.FindLargestTimestamp, *, again: bool
+    ) -> TimestampOffset | _Replaced | None:
         """The record. With ``again`` an object that is gone may have been replaced: the manifest is let go."""
-        report = await ask(self._submit, commands.FindTimestamp(self._partition, segment.key, timestamp_ms, start, end))
+        report = await ask(self._submit, command)
         if again and isinstance(report, commands.MissingReport):
             self._manifest.unload()
             return _Replaced()

@@ -62,10 +62,10 @@ class RunningMaxima:
         if self._dropped * 2 > len(self._levels[0]):
             self.truncate(len(self))
 
-    def largest(self) -> int | None:
-        """The largest number; None if there is none."""
+    def largest(self, start: int = 0) -> int | None:
+        """The largest number from index ``start`` on; None if there is none."""
         best: int | None = None
-        at = self._dropped
+        at = start + self._dropped
         for level, numbers in enumerate(self._levels, 1):
             border = -(-at // _FANOUT) * _FANOUT if level < len(self._levels) else len(numbers)
             found = max(numbers[at:border], default=None)

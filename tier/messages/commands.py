@@ -75,6 +75,7 @@ __all__ = [
     "FencedReport",
     "FillChunks",
     "FilledChunk",
+    "FindLargestTimestamp",
     "FindTimestamp",
     "FooterRead",
     "LastBatchRead",
@@ -312,6 +313,14 @@ class FindTimestamp(Struct, frozen=True):
     end_offset: int = 2**63 - 1
 
 
+class FindLargestTimestamp(Struct, frozen=True):
+    """Find the first of one object's records from this offset on with the largest timestamp; answered by `TimestampFound`."""
+
+    partition: PartitionId
+    key: str
+    start_offset: int
+
+
 class ReadFooter(Struct, frozen=True):
     """Read footer and chunk table; answered by `FooterRead`.
 
@@ -388,6 +397,7 @@ Command: TypeAlias = (
     | FillChunks
     | ScanCache
     | FindTimestamp
+    | FindLargestTimestamp
     | ReadFooter
     | ReadAborted
     | ReadRestartState

@@ -16,6 +16,7 @@ from stratalog.tier.messages.commands import (
     ChunksFilled,
     FillChunks,
     FilledChunk,
+    FindLargestTimestamp,
     FindTimestamp,
     FooterRead,
     LastBatchRead,
@@ -171,6 +172,28 @@ def _find_in_chunk(command: FindTimestamp, chunk: Chunk, data: memoryview) -> Ti
             if record.timestamp_ms >= command.timestamp_ms and record.offset >= command.start_offset:
                 return TimestampFound(record.timestamp_ms, record.offset, header.partition_leader_epoch)
     return None
+
+
+def find_largest_timestamp(store: ObjectStore, command: FindLargestTimestamp) -> TimestampFound:
+    """The first record from an offset on with the largest timestamp; none if no record from there on has one.
+
+    Reads the chunk table and the chunk that holds it; the one of the offset as well, if its largest may lie below that.
+    """
+    chunks = read_object_footer(store, command.key).chunks
+    assert chunks is not None, "read_object_footer always reads the chunk table"
+    candidates = [chunks[number] for number in range(chunks.find_offset(command.start_offset), len(chunks))]
+    best = TimestampFound()
+    for chunk in sorted(candidates, key=lambda one: one.max_timestamp_ms, reverse=True):
+        if chunk.max_timestamp_ms <= best.timestamp_ms:
+            break
+        data = memoryview(read_chunk(store, command.key, chunk))
+        for position, header in _headers(command.key, chunk, data):
+            if header.next_offset <= command.start_offset or header.max_timestamp <= best.timestamp_ms:
+                continue
+            for record in iter_records(data, position):
+                if record.timestamp_ms > best.timestamp_ms and record.offset >= command.start_offset:
+                    best = TimestampFound(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+    return best
 
 
 def read_footer_of(store: ObjectStore, command: ReadFooter) -> FooterRead:

@@ -191,10 +191,10 @@ class RemoteLog:
         index = self._latest.find(timestamp_ms, bisect_right(self._entries.ends, start_offset))
         return None if index is None else self.segment(index)
 
-    def latest_timestamp(self) -> RemoteSegment | None:
-        """The first entry that holds the largest timestamp of the archive."""
-        latest = self._latest.largest()
-        return None if latest is None else self.time_candidate(latest)
+    def latest_timestamp(self, start_offset: int = 0) -> RemoteSegment | None:
+        """The first entry with the largest timestamp of those that end behind ``start_offset``."""
+        latest = self._latest.largest(bisect_right(self._entries.ends, start_offset))
+        return None if latest is None else self.time_candidate(latest, start_offset)
 
     def aborted_candidates(self, start_offset: int, end_offset: int) -> list[RemoteSegment]:
         """Entries of ``[start_offset, end_offset)`` that aborted transactions overlap."""

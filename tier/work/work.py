@@ -24,6 +24,7 @@ from stratalog.tier.messages.commands import (
     FailedReport,
     FencedReport,
     FillChunks,
+    FindLargestTimestamp,
     FindTimestamp,
     LookAtBucket,
     LostReport,
@@ -57,6 +58,7 @@ from stratalog.tier.reading.bounded_view import read_bounded_view
 from stratalog.tier.reading.cache_files import scan_cache
 from stratalog.tier.reading.fill import (
     fill_chunks,
+    find_largest_timestamp,
     find_timestamp,
     read_aborted,
     read_footer_of,
@@ -103,6 +105,7 @@ _EXECUTORS: Final[dict[type, Callable[[ObjectStore, Any], Report]]] = {
     ScanCache: scan_cache,
     MergeObjects: merge_objects,
     FindTimestamp: find_timestamp,
+    FindLargestTimestamp: find_largest_timestamp,
     ReadFooter: read_footer_of,
     ReadAborted: read_aborted,
     ReadRestartState: read_restart_state,

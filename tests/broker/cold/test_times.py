@@ -51,6 +51,16 @@ class Archive:
         if base in self.gone:
             answered(commands.MissingReport(command.key, "it is gone"))
             return
+        if isinstance(command, commands.FindLargestTimestamp):
+            left = [n for n in self.records if max(base, command.start_offset) <= n < base + 10]
+            largest = max(left, key=lambda n: (self.records[n], -n), default=None)
+            found = (
+                commands.TimestampFound()
+                if largest is None
+                else commands.TimestampFound(self.records[largest], largest, 1)
+            )
+            answered(found)
+            return
         found = [
             offset
             for offset, timestamp in sorted(self.records.items())
@@ -109,6 +119,39 @@ async def test_the_largest_time_is_in_the_first_object_that_has_it():
     assert (await archive.times.find_max_timestamp(30)).offset == 11
     assert await archive.times.find_max_timestamp(10) is None
     assert await Archive([]).times.find_max_timestamp(10) is None
+
+
+@pytest.mark.parametrize(
+    ("records", "offset"),
+    [
+        ({2: 60, 5: 55, 13: 50}, 5),
+        ({2: 60, 5: 50, 13: 50}, 5),
+        ({2: 60, 5: 45, 13: 50}, 13),
+        ({2: 60, 13: 50}, 13),
+        ({2: 60, 8: 60, 13: 50}, 8),
+    ],
+)
+async def test_the_largest_time_is_that_of_a_record_that_is_left(records, offset):
+    """The log start lies within an object, whose largest time was that of a deleted record: nothing was found."""
+    archive = Archive([60, 50])
+    archive.records, archive.start_offset = records, 5
+    assert (await archive.times.find_max_timestamp(20)).offset == offset
+    archive.start_offset = 10
+    assert (await archive.times.find_max_timestamp(20)).offset == 13
+
+
+async def test_the_largest_time_that_is_left_may_be_in_the_local_log():
+    """Its own look-up finds it there; an object that is gone is an error, if it is gone twice."""
+    archive = Archive([60])
+    archive.records, archive.start_offset = {2: 60, 8: 55}, 5
+    assert await archive.times.find_max_timestamp(8) is None
+    assert (await archive.times.find_max_timestamp(9)).offset == 8
+    archive.records = {2: 60}
+    assert await archive.times.find_max_timestamp(9) is None
+    archive.gone, archive.asked = {0}, []
+    with pytest.raises(KafkaError, match="gone"):
+        await archive.times.find_max_timestamp(9)
+    assert archive.asked == [0, 0]
 
 
 async def test_a_manifest_that_a_commit_overtook_is_read_again():

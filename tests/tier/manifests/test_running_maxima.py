@@ -71,6 +71,7 @@ def test_the_largest_is_found_behind_whole_blocks():
         tree = RunningMaxima(plain)
         tree._dropped = dropped
         assert tree.largest() == max(plain[dropped:])
+        assert tree.largest(3) == max(plain[dropped + 3 :], default=None)
 
 
 def test_a_look_up_touches_few_numbers_however_many_there_are():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stratalog.tier.messages.commands import (
     ChunkFill,
     FillChunks,
+    FindLargestTimestamp,
     FindTimestamp,
     ReadAborted,
     ReadFooter,
@@ -20,11 +21,18 @@ from stratalog.tier.messages.commands import (
 from stratalog.tier.objects.chunk_table import ChunkTable
 from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.objects.segment_reader import CorruptObject, read_object_footer
-from stratalog.tier.reading.fill import fill_chunks, find_timestamp, read_aborted, read_footer_of, read_restart_state
+from stratalog.tier.reading.fill import (
+    fill_chunks,
+    find_largest_timestamp,
+    find_timestamp,
+    read_aborted,
+    read_footer_of,
+    read_restart_state,
+)
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.stores.wrappers import CountingStore
 from stratalog.tier.work.archive_writer import archive_log
-from stratalog.wire.batch import iter_headers, iter_records
+from stratalog.wire.batch import Record, build_batch, iter_headers, iter_records
 from stratalog.wire.compression import Codec
 
 
@@ -166,6 +174,30 @@ def time_log(memory_store, log_bytes):
     manifest = archive_log(memory_store, log_bytes.partition, [data], now_ms=1, chunk_bytes=2000)
     records = [record for position, _ in iter_headers(data) for record in iter_records(data, position)]
     return memory_store, log_bytes.partition, manifest.entries[0].key, records
+
+
+def test_the_largest_time_from_an_offset_on_is_found_exactly(time_log):
+    """The same record as a walk over all records, from every offset, by two chunks at most."""
+    store, partition, key, records = time_log
+    for start in range(0, records[-1].offset + 2, 7):
+        counting = CountingStore(store)
+        found = find_largest_timestamp(counting, FindLargestTimestamp(partition, key, start))
+        assert len(counting.requests) <= 3  # with the footer
+        left = [one for one in records if one.offset >= start]
+        first = max(left, key=lambda one: one.timestamp_ms, default=None)
+        assert found == (TimestampFound() if first is None else TimestampFound(first.timestamp_ms, first.offset, 1))
+
+
+def test_the_largest_time_is_none_of_a_deleted_record_of_the_same_batch(memory_store, log_bytes):
+    """The header of the batch has the largest time of all its records."""
+    batch = bytes(build_batch([Record(at, time, None, b"v") for at, time in enumerate((10, 60, 20, 55, 55))]))
+    manifest = archive_log(memory_store, log_bytes.partition, [batch], now_ms=1)
+    key = manifest.entries[0].key
+    found = [
+        find_largest_timestamp(memory_store, FindLargestTimestamp(log_bytes.partition, key, start)).offset
+        for start in range(6)
+    ]
+    assert found == [1, 1, 3, 3, 4, -1]
 
 
 def test_only_chunks_that_may_hold_the_time_are_read(time_log):
