@@ -34,13 +34,14 @@ def _steps(context: Context, request: DescribeProducersRequest) -> Steps[Message
             partition = TopicPartition(topic.name, number)
             if partition not in told:
                 told.add(partition)
-                answer.partitions.append(_partition(context, topic.name, number))
+                answer.partitions.append((yield from _partition(context, topic.name, number)))
             yield None
         yield from topics.add(answer)
     return DescribeProducersResponse(topics=topics.close())
 
 
-def _partition(context: Context, topic: str, number: int) -> PartitionResponse:
+def _partition(context: Context, topic: str, number: int) -> Steps[PartitionResponse]:
+    """Producer by producer: a client may make up any number of them."""
     try:
         if not context.allows(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -49,17 +50,19 @@ def _partition(context: Context, topic: str, number: int) -> PartitionResponse:
         unified.partition.check_online()
     except KafkaError as error:
         return PartitionResponse(partition_index=number, error_code=error.code, error_message=error.message)
-    producers = [
-        ProducerState(
-            producer_id=entry.producer_id,
-            producer_epoch=entry.producer_epoch,
-            last_sequence=entry.last_sequence,
-            last_timestamp=entry.last_timestamp_ms,
-            coordinator_epoch=entry.coordinator_epoch,
-            current_txn_start_offset=entry.transaction_first_offset,
+    producers = []
+    for entry in list(unified.log.producer_state.entries.values()):
+        producers.append(
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.transaction_first_offset,
+            )
         )
-        for entry in unified.log.producer_state.entries.values()
-    ]
+        yield None
     return PartitionResponse(partition_index=number, active_producers=producers)
 
 

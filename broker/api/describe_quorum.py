@@ -88,13 +88,18 @@ def _nodes(status: QuorumStatus, image: ClusterImage) -> list[Node]:
 
 
 def _answer(request: DescribeQuorumRequest, status: QuorumStatus | KafkaError, image: ClusterImage) -> Message:
-    """Without voters in the answer there are no addresses in it, either."""
+    """Without voters in the answer there are no addresses in it, either. A partition that is named again is answered once."""
     asked = False
+    told: set[tuple[str, int]] = set()
     topics = []
     for topic in request.topics:
         partitions = []
         for each in topic.partitions:
-            if (topic.topic_name, each.partition_index) != METADATA_PARTITION:
+            name = topic.topic_name, each.partition_index
+            if name in told:
+                continue
+            told.add(name)
+            if name != METADATA_PARTITION:
                 partitions.append(_refusal(each.partition_index, _UNKNOWN))
             elif isinstance(status, KafkaError):
                 partitions.append(_refusal(each.partition_index, status))

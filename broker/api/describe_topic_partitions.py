@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.partition_health import partition_health
-from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.image.topic_names import absence_code, is_internal
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -52,42 +53,39 @@ class _Page:
         self._cursor = request.cursor
         most = context.broker.config.integer("max.request.partition.size.limit")
         self._left = max(min(most, request.response_partition_limit), 1)
-        self.topics: list[DescribeTopicPartitionsResponseTopic] = []
+        self.topics = context.rows("topics")
         self.next_cursor: Cursor | None = None
 
-    def fill(self, names: Iterable[str]) -> None:
-        """Take topics until the page is full."""
+    def fill(self, names: Iterable[str]) -> Steps[None]:
+        """Take topics until the page is full. Those that are not there take no room in it, and there may be thousands."""
         for name in names:
             if self._left == 0:
                 self.next_cursor = Cursor(topic_name=name, partition_index=0)
             else:
-                self._add(name)
+                yield from self.topics.add(self._topic(name))
             if self.next_cursor is not None:
                 return
 
-    def _add(self, name: str) -> None:
+    def _topic(self, name: str) -> DescribeTopicPartitionsResponseTopic:
         topic = self._context.broker.image.topics.by_name.get(name)
         if topic is None:
             absent = _failed(name, absence_code(name))
             absent.topic_authorized_operations = self._context.authorized_operations(ResourceType.TOPIC, name)
-            self.topics.append(absent)
-            return
+            return absent
         cursor = self._cursor
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         numbers = [number for number in sorted(topic.partitions) if number >= first]
         shown, rest = numbers[: self._left], numbers[self._left :]
         self._left -= len(shown)
-        self.topics.append(
-            DescribeTopicPartitionsResponseTopic(
-                name=name,
-                topic_id=topic.topic_id,
-                is_internal=is_internal(name),
-                partitions=[self._partition(topic, number, topic.partitions[number]) for number in shown],
-                topic_authorized_operations=self._context.authorized_operations(ResourceType.TOPIC, name),
-            )
-        )
         if rest:
             self.next_cursor = Cursor(topic_name=name, partition_index=rest[0])
+        return DescribeTopicPartitionsResponseTopic(
+            name=name,
+            topic_id=topic.topic_id,
+            is_internal=is_internal(name),
+            partitions=[self._partition(topic, number, topic.partitions[number]) for number in shown],
+            topic_authorized_operations=self._context.authorized_operations(ResourceType.TOPIC, name),
+        )
 
     def _partition(
         self, topic: TopicImage, number: int, state: PartitionImage
@@ -110,15 +108,22 @@ def _failed(name: str | None, code: ErrorCode) -> DescribeTopicPartitionsRespons
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, partitions=[])
 
 
-def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Message:
+def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Pending:
     """One page, from the image."""
-    names = _names(context, request)
-    refused = {name for name in names if not context.allows(name)}
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Message]:
+    permitted: list[str] = []
+    refused: list[str] = []
+    for name in _names(context, request):
+        (permitted if context.allows(name) else refused).append(name)
+        yield None
     page = _Page(context, request)
-    page.fill(name for name in names if name not in refused)
-    if request.topics:
-        page.topics += [_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in names if name in refused]
-    return DescribeTopicPartitionsResponse(topics=page.topics, next_cursor=page.next_cursor)
+    yield from page.fill(permitted)
+    for name in refused if request.topics else ():
+        yield from page.topics.add(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return DescribeTopicPartitionsResponse(topics=page.topics.close(), next_cursor=page.next_cursor)
 
 
 def _failure(request: DescribeTopicPartitionsRequest, _version: int, error: KafkaError) -> Message:

@@ -6,7 +6,8 @@ Behaviour: without names, all users; a user without any is RESOURCE_NOT_FOUND.
 from __future__ import annotations
 
 from stratalog.broker.api.metadata_view import Context
-from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Steps
 from stratalog.metadata.controller.scram import describe_credentials
 from stratalog.metadata.image.decision import Failure
 from stratalog.wire.errors import KafkaError
@@ -21,9 +22,13 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> Message:
-    """Answered from the image."""
-    results = []
+def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> Pending:
+    """Answered from the image, user by user: there may be very many."""
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: Context, request: DescribeUserScramCredentialsRequest) -> Steps[Message]:
+    results = context.rows("results")
     for user, found in describe_credentials(context.broker.image, [each.name for each in request.users or ()]):
         result = DescribeUserScramCredentialsResult(user=user, credential_infos=[])
         if isinstance(found, Failure):
@@ -32,8 +37,8 @@ def handle(context: Context, request: DescribeUserScramCredentialsRequest) -> Me
             result.credential_infos = [
                 CredentialInfo(mechanism=mechanism, iterations=each.iterations) for mechanism, each in found.items()
             ]
-        results.append(result)
-    return DescribeUserScramCredentialsResponse(results=results)
+        yield from results.add(result)
+    return DescribeUserScramCredentialsResponse(results=results.close())
 
 
 def _failure(_request: DescribeUserScramCredentialsRequest, _version: int, error: KafkaError) -> Message:

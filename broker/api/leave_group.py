@@ -7,6 +7,7 @@ waits until that is committed. The reason that is given is logged (KIP-800).
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.groups import check_member_request
@@ -17,15 +18,18 @@ __all__ = ["API"]
 
 log = logging.getLogger(__name__)
 
+_REASONS_MAX: Final = 10
+"""For one request: it may name thousands of members, also some that the group does not have."""
+
 
 def handle(context: Context, request: LeaveGroupRequest) -> Pending:
     """Give it to the group."""
     check_member_request(context, request.group_id)
-    for one in request.members:
-        if one.reason:
-            log.info(
-                "group %r: %r leaves: %.300r", request.group_id, one.member_id or one.group_instance_id, one.reason
-            )
+    reasons = [one for one in request.members if one.reason]
+    for one in reasons[:_REASONS_MAX]:
+        log.info("group %r: %r leaves: %.300r", request.group_id, one.member_id or one.group_instance_id, one.reason)
+    if len(reasons) > _REASONS_MAX:
+        log.info("group %r: %d more leave with a reason", request.group_id, len(reasons) - _REASONS_MAX)
     groups = context.broker.groups
     return groups.submit(context, request.group_id, request)
 

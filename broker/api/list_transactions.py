@@ -6,16 +6,21 @@ what the caller may not describe is left out. COORDINATOR_LOAD_IN_PROGRESS while
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from stratalog.broker.api.broker_view import Context
-from stratalog.broker.coordinators.gather import Gather
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Awaited, Steps
 from stratalog.metadata.groups.topic_patterns import compile_pattern
 from stratalog.metadata.transactions.events import ListIds
 from stratalog.metadata.transactions.status import TransactionStatus
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from stratalog.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 from stratalog.wire.schema import Message
 
 __all__ = ["API"]
@@ -28,34 +33,49 @@ def handle(context: Context, request: ListTransactionsRequest) -> Pending:
     transactions = context.broker.transactions
     if transactions.loading:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    pattern = request.transactional_id_pattern
-    if pattern:
-        compile_pattern(pattern)
-    asked = frozenset(request.state_filters)
+    if request.transactional_id_pattern:
+        compile_pattern(request.transactional_id_pattern)
+    return context.sliced(_steps(context, request))
 
-    def assemble(answers: list[Any]) -> Message | Pending:
-        listed = [state for answer in answers for state in answer.transaction_states]
-        codes = [answer.error_code for answer in answers if answer.error_code]
-        response = ListTransactionsResponse(
-            error_code=codes[0] if codes else 0,
-            unknown_state_filters=sorted(asked - _STATES),
-            transaction_states=[] if codes else [one for one in listed if context.allows(one.transactional_id)],
-        )
-        return context.run(_select(context, response, pattern)) if pattern else response
 
-    gather = Gather(context, assemble)
-    producer_ids = frozenset(request.producer_id_filters)
+def _steps(context: Context, request: ListTransactionsRequest) -> Steps[Message | Pending]:
+    """One shard after the other: together they may hold a hundred thousand ids. Those of one are found in one step."""
+    asked, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
+    transactions, pattern = context.broker.transactions, request.transactional_id_pattern
+    listed: list[TransactionState] = []
     for driver in transactions.drivers():
-        driver.ask(ListIds(gather.part(_failed), asked, producer_ids, request.duration_filter))
-    return gather.close()
+        if transactions.loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if not driver.active:
+            continue
+        awaited = Awaited(_failed)
+        driver.ask(ListIds(awaited, asked, producer_ids, request.duration_filter))
+        yield awaited
+        if awaited.answer.error_code:
+            raise KafkaError(ErrorCode(awaited.answer.error_code))
+        for state in awaited.answer.transaction_states:
+            if context.allows(state.transactional_id):
+                listed.append(state)
+            yield None
+    if pattern:
+        return context.run(_select(context, request, listed, pattern))
+    return (yield from _listed(context, request, listed))
 
 
-async def _select(context: Context, response: ListTransactionsResponse, pattern: str) -> Message:
+async def _select(
+    context: Context, request: ListTransactionsRequest, states: list[TransactionState], pattern: str
+) -> Steps[Message]:
     """Leave out what does not match. Raises INVALID_REGULAR_EXPRESSION."""
-    states = response.transaction_states
     matching = await context.broker.groups.patterns.select(pattern, [one.transactional_id for one in states])
-    response.transaction_states = [one for one in states if one.transactional_id in matching]
-    return response
+    return _listed(context, request, (one for one in states if one.transactional_id in matching))
+
+
+def _listed(context: Context, request: ListTransactionsRequest, states: Iterable[TransactionState]) -> Steps[Message]:
+    rows = context.rows("transaction_states")
+    for state in states:
+        yield from rows.add(state)
+    unknown = sorted(frozenset(request.state_filters) - _STATES)
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=rows.close())
 
 
 def _failed(error: KafkaError) -> ListTransactionsResponse:

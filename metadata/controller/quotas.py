@@ -28,7 +28,7 @@ __all__ = [
     "QuotaAlteration",
     "QuotaFilter",
     "alter_client_quotas",
-    "describe_client_quotas",
+    "quota_search",
 ]
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
@@ -147,10 +147,8 @@ def _check_value(known: Mapping[str, float], key: str, value: float) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} cannot be a fractional value.")
 
 
-def describe_client_quotas(
-    image: QuotasImage, filters: Sequence[QuotaFilter], *, strict: bool
-) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
-    """The quotas of every entity that all filters match; ``strict``: that has no other types.
+def quota_search(filters: Sequence[QuotaFilter], *, strict: bool) -> Callable[[QuotaEntity], bool]:
+    """Whether all filters match an entity; ``strict``: and it has no other types.
 
     Raises INVALID_REQUEST for a filter that says nothing or too much, UNSUPPORTED_VERSION for an unknown type.
     """
@@ -170,14 +168,14 @@ def describe_client_quotas(
             "IP filter component should not be used with user or clientId filter component."
         )
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-    found = []
-    for entity, quotas in image.by_entity.items():
+
+    def is_found(entity: QuotaEntity) -> bool:
         names = dict(entity)
         if strict and names.keys() != matches.keys():
-            continue
-        if all(kind in names and match(names[kind]) for kind, match in matches.items()):
-            found.append((entity, quotas))
-    return found
+            return False
+        return all(kind in names and match(names[kind]) for kind, match in matches.items())
+
+    return is_found
 
 
 def _match(component: QuotaFilter) -> Callable[[str | None], bool]:

@@ -18,6 +18,17 @@ class PlainRows:
         return self.rows
 
 
+def pauses(steps):
+    """How often a work pauses that waits for no other, and its answer."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
 class AtOnce:
     """The part of a context that sliced answers need, for classes that have ``respond``."""
 

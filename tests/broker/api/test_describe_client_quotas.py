@@ -1,10 +1,14 @@
 """DescribeClientQuotas: the quotas that a filter finds, and filters that are refused."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from stratalog.broker.api import describe_client_quotas
 from stratalog.metadata.image.quotas_image import entity_of, record_of
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from tests.broker.api.at_once import PlainRows, pauses
 
 QUOTAS = [
     ({"user": "alice"}, "producer_byte_rate", 100.0),
@@ -64,3 +68,15 @@ def test_a_filter_that_means_nothing_is_refused(described):
     assert (answer.error_code, answer.entries) == (ErrorCode.INVALID_REQUEST, None)
     assert "match type 9" in answer.error_message
     assert described(("group", 2, None)).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_very_many_quotas_are_described_in_slices():
+    """Also those that are not found: 20,000 took 250 ms at once."""
+    by_entity = {entity_of({"user": f"u{number}"}): {"producer_byte_rate": 1.0} for number in range(100)}
+    image = SimpleNamespace(quotas=SimpleNamespace(by_entity=by_entity))
+    context = SimpleNamespace(broker=SimpleNamespace(image=image), rows=lambda _name: PlainRows())
+    for name, count in ((None, 100), ("u7", 1)):
+        wanted = [] if name is None else [ComponentData(entity_type="user", match_type=0, match=name)]
+        steps = describe_client_quotas._steps(context, DescribeClientQuotasRequest(components=wanted, strict=False))
+        paused, answer = pauses(steps)
+        assert (paused, len(answer.entries)) == (100, count)

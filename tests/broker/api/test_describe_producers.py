@@ -1,7 +1,11 @@
 """DescribeProducers against a running broker."""
 
+from types import SimpleNamespace
+
+from stratalog.broker.api import describe_producers
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from tests.broker.api.at_once import pauses
 
 
 def test_producers_of_a_partition(transactions):
@@ -25,3 +29,26 @@ def test_producers_of_a_partition(transactions):
     (state,) = described()[0].active_producers
     assert (state.producer_epoch, state.last_sequence, state.current_txn_start_offset) == (1, -1, -1)
     assert state.coordinator_epoch >= 0
+
+
+def test_very_many_producers_are_described_in_slices():
+    """A client makes up a producer id for each batch: 120,000 of them took 200 ms at once."""
+    entry = SimpleNamespace(
+        producer_id=1,
+        producer_epoch=0,
+        last_sequence=2,
+        last_timestamp_ms=3,
+        coordinator_epoch=-1,
+        transaction_first_offset=-1,
+    )
+    state = SimpleNamespace(entries=dict.fromkeys(range(100), entry))
+    unified = SimpleNamespace(
+        partition=SimpleNamespace(check_online=lambda: None), log=SimpleNamespace(producer_state=state)
+    )
+    broker = SimpleNamespace(partitions=SimpleNamespace(by_name=lambda _topic, _number: unified))
+    context = SimpleNamespace(allows=lambda _topic: True, broker=broker)
+    steps = describe_producers._partition(context, "t", 0)
+    next(steps)
+    state.entries[100] = entry  # while it pauses
+    count, answer = pauses(steps)
+    assert (count, len(answer.active_producers)) == (99, 100)

@@ -44,3 +44,12 @@ def test_no_other_partition_has_a_quorum(broker, name, partition):
     (found,) = ask(broker, name, partition).topics[0].partitions
     assert ErrorCode(found.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (found.partition_index, found.current_voters, found.error_message is not None) == (partition, [], True)
+
+
+def test_a_partition_named_again_is_answered_once(broker):
+    """Each answer has a row for every voter and observer."""
+    named = [
+        RequestedTopic(topic_name=NAME, partitions=[RequestedPartition(partition_index=at) for at in (0, 0, 1, 1)])
+    ]
+    answer = broker.link().call(DescribeQuorumRequest(topics=named * 2), 2)
+    assert [[one.partition_index for one in topic.partitions] for topic in answer.topics] == [[0, 1], []]

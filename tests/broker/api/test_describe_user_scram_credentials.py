@@ -1,11 +1,15 @@
 """DescribeUserScramCredentials: who has credentials."""
 
+from types import SimpleNamespace
+
+from stratalog.broker.api import describe_user_scram_credentials
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
 from stratalog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from tests.broker.api.at_once import PlainRows, pauses
 
 
 def ask(broker, *users):
@@ -33,3 +37,12 @@ def test_users_and_strangers(broker):
         "c": (ErrorCode.RESOURCE_NOT_FOUND, []),
         "b": (ErrorCode.DUPLICATE_RESOURCE, []),
     }
+
+
+def test_very_many_users_are_described_in_slices():
+    """One after the other."""
+    image = SimpleNamespace(scram=SimpleNamespace(by_user={f"u{number}": {} for number in range(100)}))
+    context = SimpleNamespace(broker=SimpleNamespace(image=image), rows=lambda _name: PlainRows())
+    steps = describe_user_scram_credentials._steps(context, DescribeUserScramCredentialsRequest(users=None))
+    paused, answer = pauses(steps)
+    assert (paused, len(answer.results)) == (100, 100)

@@ -8,7 +8,7 @@ from stratalog.metadata.controller.quotas import (
     QuotaAlteration,
     QuotaFilter,
     alter_client_quotas,
-    describe_client_quotas,
+    quota_search,
 )
 from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.metadata.image.quotas_image import entity_of
@@ -102,7 +102,8 @@ def test_fractions_of_percentages_and_mutations_are_taken():
 
 def described(image, *filters, strict=False):
     """The entities that filters find."""
-    found = describe_client_quotas(image.quotas, [QuotaFilter(*one) for one in filters], strict=strict)
+    is_found = quota_search([QuotaFilter(*one) for one in filters], strict=strict)
+    found = [(entity, quotas) for entity, quotas in image.quotas.by_entity.items() if is_found(entity)]
     return [entity for entity, _ in found]
 
 
