@@ -74,8 +74,9 @@ def _find(context: Context, key_type: int, key: str, topic: str) -> Coordinator:
     except KafkaError as error:
         return _no_coordinator(key, error)
     image = context.broker.image
-    partitions = image.topics.by_name[topic].partitions
-    leader = partitions[coordinator_partition(key, len(partitions))].leader
+    coordinators = image.topics.by_name.get(topic)  # it may be deleted between two keys of a request
+    partitions = {} if coordinators is None else coordinators.partitions
+    leader = partitions[coordinator_partition(key, len(partitions))].leader if partitions else _NO_NODE
     broker = image.brokers.brokers.get(leader)
     at = None if broker is None or broker.is_fenced else broker.listeners.get(context.connection.listener.name)
     if at is None:

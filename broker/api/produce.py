@@ -236,7 +236,8 @@ def _find(context: Context, topic: TopicProduceData, partition: int, *, by_id: b
         return table.by_id(topic.topic_id, partition) if by_id else table.by_name(topic.name, partition)
     except KafkaError as error:
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            _check_public(context.broker.image.topics.by_id[topic.topic_id].name if by_id else topic.name)
+            known = context.broker.image.topics.by_id.get(topic.topic_id) if by_id else None  # deleted, and due still
+            _check_public(topic.name if known is None else known.name)
         raise
 
 

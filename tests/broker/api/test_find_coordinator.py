@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.api import find_coordinator
 from stratalog.broker.api.find_coordinator import API
 from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -135,3 +136,10 @@ def test_a_coordinator_that_clients_cannot_reach_is_not_available(listener, fenc
     API.handle(asked, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
     (found,) = asked.answer.coordinators
     assert (found.error_code, found.node_id) == (code, -1 if code else 2)
+
+
+def test_a_topic_that_is_deleted_between_two_keys_has_no_coordinators():
+    """COORDINATOR_NOT_AVAILABLE: the client asks again, and the topic is made again. All keys got an unexpected error."""
+    context = SimpleNamespace(allows=lambda *_: True, broker=SimpleNamespace(image=EMPTY_IMAGE))
+    found = find_coordinator._find(context, 0, "g", TOPICS[0])
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,12 +1,16 @@
 """Produce: what is answered is in the log, what is refused is not."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from stratalog.broker.api import produce
 from stratalog.client.client import BrokerUnavailable
+from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.batch import BATCH_HEADER, CRC_START, Record, build_batch, build_control_batch, read_header
 from stratalog.wire.compression import Codec
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.metadata import MetadataRequest
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -336,3 +340,16 @@ def test_a_refused_batch_names_its_records(broker, new_batch, version):
     assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [one.batch_index for one in answer.record_errors] == ([1, 2] if version >= 8 else [])
     assert broker.values("keyed", 1) == broker.values("timed") == []
+
+
+def test_a_partition_that_is_due_of_a_topic_that_has_left_the_image_is_refused_alone():
+    """NOT_LEADER_OR_FOLLOWER, as a moment before: its name was looked up, and the other partitions failed with it."""
+
+    def due(_topic_id, _partition):
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "due")
+
+    broker = SimpleNamespace(partitions=SimpleNamespace(by_id=due), image=EMPTY_IMAGE)
+    with pytest.raises(KafkaError, match="due"):
+        produce._find(
+            SimpleNamespace(broker=broker), TopicProduceData(topic_id=b"i" * 16, partition_data=[]), 0, by_id=True
+        )
