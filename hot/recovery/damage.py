@@ -89,6 +89,16 @@ def _header_at(data: bytes, position: int) -> BatchHeader | None:
     return header if sound and whole else None
 
 
+def _is_cut_short(data: bytes) -> bool:
+    """Whether a stop in the middle of a write leaves this: less than a header claims, or a header not written at all.
+
+    Any other header that cannot be, a negative offset delta for example, was changed since.
+    """
+    if not any(data[:HEADER_BYTES]) or len(data) < HEADER_BYTES:
+        return True
+    return BatchHeader._make(BATCH_HEADER.unpack_from(data, 0)).size_bytes > len(data)
+
+
 def _has_the_crc_of_the_rest(data: bytes, position: int) -> bool:
     """Whether all that is left is one batch but for its length, which no CRC covers."""
     if position + HEADER_BYTES > len(data):
@@ -151,7 +161,7 @@ def keep_damaged(
         report.truncated_bytes = cut_bytes
         if quarantine.directory is not None:
             report.tail_offset, report.reason = end_offset, reason
-            report.tail_is_short = _header_at(rest, 0) is None
+            report.tail_is_short = _is_cut_short(rest)
         return end_offset
     report.damaged_offset, report.reason, report.has_lost_flushed = end_offset, reason, lost_flushed
     resume = end_offset

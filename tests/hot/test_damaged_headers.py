@@ -6,9 +6,12 @@ import pytest
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.wire.batch import HEADER_BYTES
 from stratalog.wire.errors import Corrupt
 
 CONFIG = LogConfig(index_interval_bytes=400)
+EPOCH_POSITION = 12
+"""The leader epoch of a batch lies here."""
 
 
 @pytest.fixture
@@ -144,3 +147,40 @@ def test_a_tail_shorter_than_its_header_claims_is_reported_as_short(bench, cut, 
     file.write_bytes(data[: len(data) - cut])
     log = bench.open(clean=False)
     assert (log.recovery.tail_offset, log.recovery.tail_is_short) == (4, short)
+
+
+def test_a_tail_without_its_header_is_short(bench):
+    """After a power cut the pages of one write may be there in any number: here all but the first."""
+    log = bench.open()
+    bench.append(log, 2)
+    log.sync()
+    log.abandon()
+    file = path(bench, 0)
+    data = file.read_bytes()
+    file.write_bytes(data + bytes(HEADER_BYTES) + data[HEADER_BYTES:])
+    log = bench.open(clean=False)
+    assert (log.recovery.tail_offset, log.recovery.tail_is_short, log.log_end_offset) == (2, True, 2)
+
+
+def test_no_flipped_bit_of_the_last_batch_looks_like_a_write_cut_short(bench):
+    """It is there as a whole: if a bit that a CRC covers changed, the log ends before it with an error, not a warning."""
+    log = bench.open()
+    for _ in range(2):
+        bench.append(log, 2)
+    log.sync()
+    log.abandon()
+    file = path(bench, 0)
+    good = file.read_bytes()
+    at = len(good) // 2
+    for bit in range(8 * at):
+        data = bytearray(good)
+        data[at + bit // 8] ^= 0x80 >> bit % 8
+        file.write_bytes(data)
+        log = bench.open(clean=False)
+        report = log.recovery
+        assert not report.tail_is_short, bit
+        if log.log_end_offset != 4:
+            assert (report.damaged_offset if report.tail_offset is None else report.tail_offset) == 2, bit
+        else:
+            assert EPOCH_POSITION <= bit // 8 < EPOCH_POSITION + 4, bit  # no CRC covers it
+        log.abandon()
