@@ -141,6 +141,7 @@ def new_server(broker: BrokerParts) -> Server:
         metrics=broker.metrics,
         limits=server_limits(broker.config),
         tick=broker.tick,
+        inter_broker_listener=broker.config.roles.inter_broker_listener,
     )
 
 

@@ -42,6 +42,9 @@ _ACCEPT_TURNS: Final = 4
 _FEW_CONNECTIONS: Final = 8
 """An address with fewer gets one of those that are reserved: an administrator, not a flood."""
 
+_BROKER_CONNECTIONS_LEAST: Final = 64
+"""Brokers may have so many among themselves, however small max.connections is."""
+
 _HELD_LONGER_SECONDS: Final = 60.0
 """A connection that is held is not heard before it is closed, however late the timers come."""
 _ENCRYPTED: Final = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
@@ -89,8 +92,13 @@ class Server:
         limits: ServerLimits | None = None,
         tls: Mapping[str, ssl.SSLContext] | None = None,
         tick: Tick | None = None,
+        inter_broker_listener: str | None = None,
     ) -> None:
-        """``tls`` has the context of every encrypted listener by its name. Must be made inside the running loop."""
+        """``tls`` has the context of every encrypted listener by its name. Must be made inside the running loop.
+
+        Connections at ``inter_broker_listener`` are counted apart from those of the other listeners, if there are any:
+        clients may not keep brokers from each other. Kafka's ``ConnectionQuotas`` calls such a listener protected.
+        """
         self.limits = ServerLimits() if limits is None else limits
         """May be replaced: the numbers of connections hold for those that come then."""
         self._listeners = list(listeners)
@@ -117,7 +125,10 @@ class Server:
         self._servers: list[Listening] = []
         self._sweep: asyncio.TimerHandle | None = None
         self._recent: deque[float] = deque()
-        self._per_host: Counter[str] = Counter()
+        others = {listener.name for listener in self._listeners} - {inter_broker_listener}
+        self._protected = inter_broker_listener if others else None
+        self._per_host: Counter[tuple[str, bool]] = Counter()
+        self._between_brokers = 0
         self._refusal_logged_at: float | None = None
         self._emptied: asyncio.Event | None = None
         self._closing = False
@@ -236,7 +247,8 @@ class Server:
             return False
         network.connections_accepted += 1
         self.connections[connection] = None
-        self._per_host[connection.host] += 1
+        self._per_host[self._address(connection)] += 1
+        self._between_brokers += connection.listener.name == self._protected
         return True
 
     def use_quotas(self, quota_of: Callable[[Client], Quota | None], connection_wait: Callable[[str], float]) -> None:
@@ -256,23 +268,36 @@ class Server:
         connection.mute_until(connection.read_at + seconds + _HELD_LONGER_SECONDS)
         self._services.loop.call_later(seconds, connection.abort)
 
+    def _address(self, connection: Connection) -> tuple[str, bool]:
+        """The host, and whether the connection is one of brokers among themselves."""
+        return connection.host, connection.listener.name == self._protected
+
     def _refusal(self, connection: Connection) -> str | None:
-        limits = self.limits
-        if len(self.connections) >= limits.connections_max:
+        limits, per_host = self.limits, self._per_host[self._address(connection)]
+        between_brokers = connection.listener.name == self._protected
+        if between_brokers:
+            most = max(limits.connections_max, _BROKER_CONNECTIONS_LEAST)
+            if self._between_brokers >= most:
+                return f"brokers have {most} connections among themselves (listener {self._protected})"
+        elif len(self.connections) >= limits.connections_max:
             return f"max.connections of {limits.connections_max} is reached"
         left = limits.connections_max - len(self.connections)
-        if left <= limits.connections_reserved and self._per_host[connection.host] >= _FEW_CONNECTIONS:
+        if not between_brokers and left <= limits.connections_reserved and per_host >= _FEW_CONNECTIONS:
             return f"the last {limits.connections_reserved} connections are for addresses with fewer than {_FEW_CONNECTIONS}"
         per_host_max = limits.per_ip_overrides.get(connection.host, limits.connections_per_ip_max)
-        if self._per_host[connection.host] >= per_host_max:
+        if per_host >= per_host_max:
             return f"max.connections.per.ip of {per_host_max} is reached"
-        if limits.connection_rate_max is not None:
-            recent = self._recent
-            while recent and recent[0] <= connection.read_at - 1.0:
-                recent.popleft()
-            if len(recent) >= limits.connection_rate_max:
-                return f"max.connection.creation.rate of {limits.connection_rate_max} is reached"
-            recent.append(connection.read_at)
+        return None if between_brokers else self._refusal_by_rate(connection)
+
+    def _refusal_by_rate(self, connection: Connection) -> str | None:
+        if self.limits.connection_rate_max is None:
+            return None
+        recent = self._recent
+        while recent and recent[0] <= connection.read_at - 1.0:
+            recent.popleft()
+        if len(recent) >= self.limits.connection_rate_max:
+            return f"max.connection.creation.rate of {self.limits.connection_rate_max} is reached"
+        recent.append(connection.read_at)
         return None
 
     def _log_refusal(self, connection: Connection, reason: str) -> None:
@@ -289,9 +314,11 @@ class Server:
             return
         del self.connections[connection]
         self._metrics.network.connections_closed += 1
-        self._per_host[connection.host] -= 1
-        if not self._per_host[connection.host]:
-            del self._per_host[connection.host]
+        self._between_brokers -= connection.listener.name == self._protected
+        address = self._address(connection)
+        self._per_host[address] -= 1
+        if not self._per_host[address]:
+            del self._per_host[address]
         if not self.connections and self._emptied is not None:
             self._emptied.set()
 

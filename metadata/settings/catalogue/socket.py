@@ -39,10 +39,10 @@ SOCKET_SETTINGS: Final[tuple[ConfigDef, ...]] = (
             doc="Addresses to listen on, as NAME://host:port; an empty host is every interface, port 0 any free port. "
                 "Those of controller.listener.names are bound where the settings name other nodes. Kafka may change them while it runs."),
     setting("max.connection.creation.rate", INT, INT_MAX, at_least(0), mode=WIDE,
-            doc="New connections a second, of all listeners together."),
+            doc="New connections a second, of all listeners together but that of inter.broker.listener.name, where it is one of several."),
     setting("max.connections", INT, INT_MAX, at_least(0), mode=WIDE,
             doc="Connections at one time; never more than there are descriptors for. Not set, the last sixteenth is for "
-                "addresses with fewer than 8."),
+                "addresses with fewer than 8. Where inter.broker.listener.name is one of several listeners, as many more may be there."),
     setting("max.connections.per.ip", INT, INT_MAX, at_least(0), mode=WIDE,
             doc="Connections at one time from one address; not set, a quarter of those that the process has descriptors "
                 "for. 2147483647 in the file of settings is no limit."),

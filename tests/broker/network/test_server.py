@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.network import connection as connection_module
+from stratalog.broker.network import server as server_module
 from stratalog.broker.network.server import Server, ServerLimits
 from stratalog.broker.requests.dispatch import PENDING
 from stratalog.broker.runtime.clock import SystemClock
@@ -108,6 +109,86 @@ async def test_connections_above_a_limit_are_closed_at_once(serve, wire, caplog,
     assert [reason in record.getMessage() for record in caplog.records] == [True]
     assert edge.metrics.network.connections_refused == 5
     assert (await clients[0].ask(wire.EchoRequest(text="a"), wire.EchoResponse)).text == "a"
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (ServerLimits(connections_max=2), "max.connections of 2"),
+        (ServerLimits(connections_max=10, connections_reserved=8), "the last 8 connections"),
+        (ServerLimits(connections_per_ip_max=8), "max.connections.per.ip of 8"),
+        (ServerLimits(connection_rate_max=8), "max.connection.creation.rate of 8"),
+    ],
+)
+async def test_clients_keep_no_brokers_from_each_other(until, caplog, limits, reason):
+    """A listener of brokers beside others has its own count; addresses have their bound at it, too."""
+    server = Server(
+        [listener("INTERNAL"), listener("EXTERNAL")],
+        lambda connection, frame: None,
+        clock=SystemClock(),
+        metrics=Metrics(),
+        limits=limits,
+        inter_broker_listener="INTERNAL",
+    )
+    await server.start()
+    writers = []
+
+    async def connect(name):
+        refused = server._metrics.network.connections_refused
+        before = len(server.connections)
+        _, writer = await asyncio.open_connection(*server.addresses[name])
+        writers.append(writer)
+        await until(lambda: len(server.connections) + server._metrics.network.connections_refused > before + refused)
+        return len(server.connections) > before
+
+    while await connect("EXTERNAL"):
+        assert len(writers) < 20
+    assert reason in caplog.text
+    assert [await connect("INTERNAL") for _ in range(8)] == [True] * 8
+    for writer in writers:
+        writer.close()
+    await until(lambda: not server.connections)
+    assert await connect("EXTERNAL") or limits.connection_rate_max
+    writers[-1].close()
+    await server.close(0)
+
+
+async def test_the_only_listener_is_not_apart(until):
+    """Clients and brokers come by the same one: all are counted together."""
+    server = Server(
+        [listener("ALL")],
+        lambda connection, frame: None,
+        clock=SystemClock(),
+        metrics=Metrics(),
+        limits=ServerLimits(connections_max=1),
+        inter_broker_listener="ALL",
+    )
+    await server.start()
+    writers = [(await asyncio.open_connection(*server.addresses["ALL"]))[1] for _ in range(2)]
+    await until(lambda: server._metrics.network.connections_refused == 1)
+    for writer in writers:
+        writer.close()
+    await server.close(0)
+
+
+async def test_brokers_have_a_bound_among_themselves(until, monkeypatch):
+    """A stranger at their listener takes no descriptors without end."""
+    monkeypatch.setattr(server_module, "_BROKER_CONNECTIONS_LEAST", 3)
+    server = Server(
+        [listener("INTERNAL"), listener("EXTERNAL")],
+        lambda connection, frame: None,
+        clock=SystemClock(),
+        metrics=Metrics(),
+        limits=ServerLimits(connections_max=1),
+        inter_broker_listener="INTERNAL",
+    )
+    await server.start()
+    writers = [(await asyncio.open_connection(*server.addresses["INTERNAL"]))[1] for _ in range(4)]
+    await until(lambda: server._metrics.network.connections_refused == 1)
+    assert len(server.connections) == 3
+    for writer in writers:
+        writer.close()
+    await server.close(0)
 
 
 async def test_the_last_connections_are_for_addresses_with_few(serve, wire, caplog):
