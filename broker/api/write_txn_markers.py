@@ -1,7 +1,8 @@
 """WriteTxnMarkers (key 27): end transactions in partitions led here, for a coordinator elsewhere or an administrator.
 
 Behaviour: one outcome for each partition, when the marker is committed; a partition that is not hosted here gets
-UNKNOWN_TOPIC_OR_PARTITION as in Kafka, one that is hosted and not led NOT_LEADER_OR_FOLLOWER. ``kafka-transactions --abort`` ends a hanging transaction this way, with coordinator epoch -1 or that of
+UNKNOWN_TOPIC_OR_PARTITION as in Kafka, one that is hosted and not led NOT_LEADER_OR_FOLLOWER. A coordinator that is fenced
+hears where nothing of the producer is open: it may be the only one there is, with a disk that went back in time. ``kafka-transactions --abort`` ends a hanging transaction this way, with coordinator epoch -1 or that of
 its producer.
 """
 
@@ -54,7 +55,11 @@ class _Markers:
         self._missing += 1
 
     def written(
-        self, where: TopicPartition, result: WritableTxnMarkerPartitionResult, error: KafkaError | None
+        self,
+        where: TopicPartition,
+        producer_id: int,
+        result: WritableTxnMarkerPartitionResult,
+        error: KafkaError | None,
     ) -> None:
         """One of them is committed, or not."""
         code = ErrorCode.NONE if error is None else error.code
@@ -62,6 +67,8 @@ class _Markers:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._context.broker.partitions.get(where) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            result.nothing_open = self._context.broker.transactions.markers.has_nothing_open(where, producer_id)
         result.error_code = code
         self.one_less()
 
@@ -98,7 +105,7 @@ def _steps(context: Context, request: WriteTxnMarkersRequest) -> Steps[Pending]:
             for result in topic.partitions:
                 markers.expect()
                 where = TopicPartition(topic.name, result.partition_index)
-                target.write(where, marker, partial(markers.written, where, result))
+                target.write(where, marker, partial(markers.written, where, asked.producer_id, result))
                 yield None
     markers.one_less()
     return PENDING

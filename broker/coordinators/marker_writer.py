@@ -5,7 +5,7 @@ replicas) is tried again, for as long as its coordinator lives; a partition that
 that a partition refuses because it has seen a newer epoch of the producer stands there already, or the transaction
 has been ended from outside: either way nothing of it is open there. The same goes for one that knows a newer coordinator
 and has nothing of the producer open: the coordinator's disk went back in time, and the partition goes on from its archive. A
-partition that another broker leads gets its marker by way of that broker.
+partition that another broker leads gets its marker by way of that broker, which says whether it has nothing open.
 """
 
 from __future__ import annotations

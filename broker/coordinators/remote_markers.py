@@ -39,6 +39,8 @@ __all__ = ["RemoteMarkers"]
 
 _TOLD_EACH: Final = 50
 
+_FENCED: Final = int(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
 log = logging.getLogger(__name__)
 
 
@@ -216,8 +218,11 @@ def _request_of(entries: Iterable[_Entry]) -> WriteTxnMarkersRequest:
 
 
 def _codes_of(answer: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
+    """The outcomes; where a fenced coordinator has nothing open, a newer epoch of the producer is as good a reason."""
     return {
-        (marker.producer_id, TopicPartition(topic.name, one.partition_index)): one.error_code
+        (marker.producer_id, TopicPartition(topic.name, one.partition_index)): (
+            int(ErrorCode.INVALID_PRODUCER_EPOCH) if one.nothing_open and one.error_code == _FENCED else one.error_code
+        )
         for marker in answer.markers
         for topic in marker.topics
         for one in topic.partitions

@@ -1,6 +1,7 @@
 """WriteTxnMarkers (key 27): a transaction coordinator ends transactions in partitions that another broker leads.
 
 - 1: flexible; version 0 was removed in Kafka 4.0. 2: the transaction version of each marker (KIP-1228).
+- ``nothing_open`` is this project's own: a tagged field, which Kafka's coordinators pass over.
 """
 
 from __future__ import annotations
@@ -43,10 +44,14 @@ class WriteTxnMarkersRequest(Message, api_key=27, versions=(1, 2), flexible=1):
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    """Whether the marker stands in one partition."""
+    """Whether the marker stands in one partition.
+
+    ``nothing_open`` comes with TRANSACTION_COORDINATOR_FENCED where the producer has no open transaction there.
+    """
 
     partition_index: Int32
     error_code: Int16
+    nothing_open: Bool = field(False, tag=21_000)
 
 
 class WritableTxnMarkerTopicResult(Struct):

@@ -26,6 +26,30 @@ def write(
     topic="t",
 ):
     """The codes of each partition."""
+    outcomes = results(
+        transactions,
+        producer,
+        *partitions,
+        commit=commit,
+        version=version,
+        transaction_version=transaction_version,
+        coordinator_epoch=coordinator_epoch,
+        topic=topic,
+    )
+    return [code for code, _ in outcomes]
+
+
+def results(
+    transactions,
+    producer,
+    *partitions,
+    commit=False,
+    version=2,
+    transaction_version=0,
+    coordinator_epoch=-1,
+    topic="t",
+):
+    """The code of each partition, and whether it says that nothing is open."""
     marker = WritableTxnMarker(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
@@ -35,10 +59,15 @@ def write(
         transaction_version=transaction_version,
     )
     answer = transactions.call(WriteTxnMarkersRequest(markers=[marker]), version)
-    return [one.error_code for marker in answer.markers for topic in marker.topics for one in topic.partitions]
+    return [
+        (one.error_code, one.nothing_open)
+        for marker in answer.markers
+        for topic in marker.topics
+        for one in topic.partitions
+    ]
 
 
-def hanging(transactions):
+def hanging(transactions, sequence=0):
     """A transaction that no coordinator knows."""
     producer = Producer(4_000, 0)
     enlistment = transactions.broker.node.transactions.enlistment
@@ -47,7 +76,7 @@ def hanging(transactions):
         event.token.respond(event.done)
 
     ask, enlistment._ask = enlistment._ask, let_in
-    assert transactions.produce(producer, 0, values=[b"hanging"]) == [0]
+    assert transactions.produce(producer, 0, values=[b"hanging"], sequence=sequence) == [0]
     enlistment._ask = ask
     return producer
 
@@ -73,6 +102,18 @@ def test_a_marker_may_be_repeated(transactions):
     assert write(transactions, producer, 0, coordinator_epoch=5) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     fenced = write(transactions, after, 0, version=1, coordinator_epoch=4)
     assert fenced == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+
+
+def test_a_fenced_coordinator_hears_where_nothing_is_open(transactions):
+    """Its disk may have gone back in time: it would offer its marker for ever to a partition that needs none."""
+    fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    producer = hanging(transactions)
+    assert results(transactions, producer, 0, coordinator_epoch=5) == [(0, False)]
+    assert results(transactions, producer, 0, coordinator_epoch=4) == [(fenced, True)]
+    hanging(transactions, sequence=1)
+    assert results(transactions, producer, 0, coordinator_epoch=4) == [(fenced, False)]
+    unknown = results(transactions, producer, 9, coordinator_epoch=4)
+    assert unknown == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)]
 
 
 def test_no_marker_stands_in_the_log_of_transactions(transactions):

@@ -130,6 +130,21 @@ async def test_outcomes_that_stay_end_the_marker_and_others_tried_again(bench, c
     assert "t-0: broker 2 does not take markers (NOT_LEADER_OR_FOLLOWER)" in caplog.text
 
 
+async def test_a_coordinator_is_fenced_unless_nothing_is_open_there(bench):
+    """With nothing open the outcome is that of a newer epoch: the transaction has ended there."""
+    for nothing_open, code in (
+        (False, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+        (True, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ):
+        bench.told.clear()
+        bench.write(T0)
+        _, request, answer = await bench.links.take()
+        outcome = taken(request, t=int(ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+        outcome.markers[0].topics[0].partitions[0].nothing_open = nothing_open
+        answer.set_result(outcome)
+        await told(bench, (T0, code))
+
+
 async def test_a_partition_without_a_leader_waits_for_one(bench):
     """Led here, or deleted: its writer hears of it."""
     leaderless = TopicPartition("leaderless", 0)

@@ -35,3 +35,6 @@ def test_response():
     response = WriteTxnMarkersResponse(markers=[WritableTxnMarkerResult(producer_id=7, topics=[topic])])
     expected = "02" + "0000000000000007" + "02" + "0274" + "02" + "00000003" + "002f" + "00" * 4
     assert encode_bytes(response, 2).hex() == expected
+    partition.nothing_open = True
+    tagged = "00000003" + "002f" + "01" + "88a401" + "01" + "01" + "00" * 3
+    assert encode_bytes(response, 2).hex() == expected[: -len("00000003002f" + "00" * 4)] + tagged
