@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from stratalog.broker.api.controller_apis import CONTROLLER_APIS
 from stratalog.broker.api.controller_view import ControllerView
+from stratalog.broker.network.connection_counts import ServerLimits
 from stratalog.broker.network.limits import server_limits
-from stratalog.broker.network.server import Server, ServerLimits, told_listeners
+from stratalog.broker.network.server import Server, told_listeners
 from stratalog.broker.requests.authorizer import authorizer_of
 from stratalog.broker.requests.dispatch import Dispatcher
 from stratalog.broker.requests.quotas import Quotas

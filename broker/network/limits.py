@@ -5,8 +5,8 @@ from __future__ import annotations
 import resource
 from typing import Final
 
+from stratalog.broker.network.connection_counts import ServerLimits
 from stratalog.broker.network.connection_services import ConnectionLimits
-from stratalog.broker.network.server import ServerLimits
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.settings.catalogue.validators import address_counts
 

@@ -7,16 +7,15 @@ import logging
 import math
 import socket
 import ssl
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
-
-from msgspec import Struct, field
 
 from stratalog.broker.network.accepting import Listening, listen
 from stratalog.broker.network.buffers import BufferPool
 from stratalog.broker.network.connection import AUTHENTICATION_SECONDS, Connection
-from stratalog.broker.network.connection_services import Client, ConnectionLimits, Quota, Services
+from stratalog.broker.network.connection_counts import ConnectionCounts, ServerLimits
+from stratalog.broker.network.connection_services import Client, Quota, Services
 from stratalog.broker.network.listening import naming_setting
 from stratalog.broker.network.page_cache import PageCache
 from stratalog.broker.network.receiving import Dispatch
@@ -26,7 +25,7 @@ from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.settings.listeners import Listener, SecurityProtocol
 from stratalog.metadata.image.brokers_image import ListenerAddress
 
-__all__ = ["Server", "ServerLimits", "told_listeners"]
+__all__ = ["Server", "told_listeners"]
 
 log = logging.getLogger(__name__)
 
@@ -39,41 +38,12 @@ _REFUSED_LOG_SECONDS: Final = 10.0
 _ACCEPT_TURNS: Final = 4
 """Turns of the loop in which a connection that the kernel has given us becomes one that can be closed."""
 
-_FEW_CONNECTIONS: Final = 8
-"""An address with fewer gets one of those that are reserved: an administrator, not a flood."""
-
-_BROKER_CONNECTIONS_LEAST: Final = 64
-"""Brokers may have so many among themselves, however small max.connections is."""
+_LIMITED_PER_TURN: Final = 250
+"""Connections that get new quotas in one turn of the loop: each costs some 30 us."""
 
 _HELD_LONGER_SECONDS: Final = 60.0
 """A connection that is held is not heard before it is closed, however late the timers come."""
 _ENCRYPTED: Final = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
-
-
-class ServerLimits(Struct, frozen=True, kw_only=True):
-    """The limits of all clients together; setting names are Kafka's.
-
-    ``connections_max`` (``max.connections``), ``connections_reserved`` (of those, the ones that only addresses with few
-    connections get), ``connections_per_ip_max`` (``max.connections.per.ip``, with ``per_ip_overrides``), ``connection_rate_max`` (``max.connection.creation.rate``, a second), ``idle_ms``
-    (``connections.max.idle.ms``, below 0 for ever), ``request_memory_bytes`` (``queued.max.request.bytes``: receive buffers of all
-    connections), ``request_memory_per_ip_bytes`` (``stratalog.request.memory.per.ip.bytes``: what unfinished large
-    requests of one address hold of it; None is half), ``send_buffer_bytes`` and ``receive_buffer_bytes`` (``socket.send.buffer.bytes``,
-    ``socket.receive.buffer.bytes``; None leaves them to the kernel, which adapts them), ``backlog``
-    (``socket.listen.backlog.size``).
-    """
-
-    connections_max: int = 4096
-    connections_per_ip_max: int = 4096
-    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    connection_rate_max: int | None = None
-    idle_ms: int = 600_000
-    request_memory_bytes: int = 1 << 30
-    request_memory_per_ip_bytes: int | None = None
-    send_buffer_bytes: int | None = None
-    receive_buffer_bytes: int | None = None
-    backlog: int = 1024
-    connections_reserved: int = 0
-    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 class Server:
@@ -124,17 +94,14 @@ class Server:
         )
         self._servers: list[Listening] = []
         self._sweep: asyncio.TimerHandle | None = None
-        self._recent: deque[float] = deque()
-        others = {listener.name for listener in self._listeners} - {inter_broker_listener}
-        self._protected = inter_broker_listener if others else None
-        self._per_host: Counter[tuple[str, bool]] = Counter()
-        self._between_brokers = 0
+        self._counts = ConnectionCounts([listener.name for listener in self._listeners], inter_broker_listener)
         self._refusal_logged_at: float | None = None
         self._emptied: asyncio.Event | None = None
         self._closing = False
         self._connection_wait: Callable[[str], float] = lambda _: 0.0
         self.connections: dict[Connection, None] = {}
         self._held: set[Connection] = set()
+        self._to_limit: list[Connection] = []
         self.addresses: dict[str, tuple[str, int]] = {}
         _add_gauges(self, metrics)
 
@@ -240,15 +207,14 @@ class Server:
         if held_seconds:
             self._hold(connection, held_seconds)
             return True
-        reason = self._refusal(connection)
+        reason = self._counts.refusal(connection, self.limits)
         if reason is not None:
             network.connections_refused += 1
             self._log_refusal(connection, reason)
             return False
         network.connections_accepted += 1
         self.connections[connection] = None
-        self._per_host[self._address(connection)] += 1
-        self._between_brokers += connection.listener.name == self._protected
+        self._counts.opened(connection)
         return True
 
     def use_quotas(self, quota_of: Callable[[Client], Quota | None], connection_wait: Callable[[str], float]) -> None:
@@ -260,6 +226,22 @@ class Server:
         self._services.quota_of = quota_of
         self._connection_wait = connection_wait
 
+    def limit_anew(self) -> None:
+        """Ask for the quota of every connection again: the first ones now, each further lot in a turn of its own."""
+        is_under_way = bool(self._to_limit)
+        self._to_limit = list(self.connections)
+        if not is_under_way:
+            self._limit_some()
+
+    def _limit_some(self) -> None:
+        some = self._to_limit[-_LIMITED_PER_TURN:]
+        del self._to_limit[-_LIMITED_PER_TURN:]
+        if self._to_limit:
+            self._services.loop.call_soon(self._limit_some)
+        for connection in some:
+            if not connection.closed:
+                connection.limit(self._services.quota_of(connection))
+
     def _hold(self, connection: Connection, seconds: float) -> None:
         """Refuse a connection after a while in which it is not heard: a client refused at once comes back at once."""
         self._metrics.network.connections_refused += 1
@@ -267,38 +249,6 @@ class Server:
         self._held.add(connection)
         connection.mute_until(connection.read_at + seconds + _HELD_LONGER_SECONDS)
         self._services.loop.call_later(seconds, connection.abort)
-
-    def _address(self, connection: Connection) -> tuple[str, bool]:
-        """The host, and whether the connection is one of brokers among themselves."""
-        return connection.host, connection.listener.name == self._protected
-
-    def _refusal(self, connection: Connection) -> str | None:
-        limits, per_host = self.limits, self._per_host[self._address(connection)]
-        between_brokers = connection.listener.name == self._protected
-        if between_brokers:
-            most = max(limits.connections_max, _BROKER_CONNECTIONS_LEAST)
-            if self._between_brokers >= most:
-                return f"brokers have {most} connections among themselves (listener {self._protected})"
-        elif len(self.connections) >= limits.connections_max:
-            return f"max.connections of {limits.connections_max} is reached"
-        left = limits.connections_max - len(self.connections)
-        if not between_brokers and left <= limits.connections_reserved and per_host >= _FEW_CONNECTIONS:
-            return f"the last {limits.connections_reserved} connections are for addresses with fewer than {_FEW_CONNECTIONS}"
-        per_host_max = limits.per_ip_overrides.get(connection.host, limits.connections_per_ip_max)
-        if per_host >= per_host_max:
-            return f"max.connections.per.ip of {per_host_max} is reached"
-        return None if between_brokers else self._refusal_by_rate(connection)
-
-    def _refusal_by_rate(self, connection: Connection) -> str | None:
-        if self.limits.connection_rate_max is None:
-            return None
-        recent = self._recent
-        while recent and recent[0] <= connection.read_at - 1.0:
-            recent.popleft()
-        if len(recent) >= self.limits.connection_rate_max:
-            return f"max.connection.creation.rate of {self.limits.connection_rate_max} is reached"
-        recent.append(connection.read_at)
-        return None
 
     def _log_refusal(self, connection: Connection, reason: str) -> None:
         """One line every few seconds: a flood of connections may not become a flood of lines."""
@@ -314,11 +264,7 @@ class Server:
             return
         del self.connections[connection]
         self._metrics.network.connections_closed += 1
-        self._between_brokers -= connection.listener.name == self._protected
-        address = self._address(connection)
-        self._per_host[address] -= 1
-        if not self._per_host[address]:
-            del self._per_host[address]
+        self._counts.closed(connection)
         if not self.connections and self._emptied is not None:
             self._emptied.set()
 

@@ -167,8 +167,7 @@ class Quotas:
         self._image = image
         self._table = self._meters.table = QuotaTable(image)
         self._clients.clear()
-        for connection in self._server.connections:
-            connection.limit(self.of(connection))
+        self._server.limit_anew()
 
     def of(self, connection: Client) -> ClientQuotas | None:
         """The quotas of a connection's client; None if nothing limits it."""

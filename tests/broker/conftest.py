@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from stratalog.broker.network.server import Server, ServerLimits
+from stratalog.broker.network.connection_counts import ServerLimits
+from stratalog.broker.network.server import Server
 from stratalog.broker.requests.dispatch import Api, Dispatcher, Operation, ResourceType
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.broker.runtime.metrics import Metrics

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stratalog.broker.network.buffers import BASE_BYTES
+from stratalog.broker.network.connection_counts import ServerLimits
 from stratalog.broker.network.connection_services import ConnectionLimits
-from stratalog.broker.network.server import ServerLimits
 from stratalog.broker.requests.dispatch import PENDING
 from stratalog.broker.settings.listeners import SecurityProtocol
 from stratalog.wire.parts import FileSlice

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from stratalog.broker.network.connection_counts import ServerLimits
 from stratalog.broker.network.connection_services import ConnectionLimits
-from stratalog.broker.network.server import ServerLimits
 from stratalog.broker.network.stall_reasons import PARKED
 from stratalog.broker.requests.dispatch import PENDING
 

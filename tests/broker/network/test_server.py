@@ -12,7 +12,8 @@ import pytest
 
 from stratalog.broker.network import connection as connection_module
 from stratalog.broker.network import server as server_module
-from stratalog.broker.network.server import Server, ServerLimits
+from stratalog.broker.network.connection_counts import ServerLimits
+from stratalog.broker.network.server import Server
 from stratalog.broker.requests.dispatch import PENDING
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.broker.runtime.metrics import Metrics
@@ -153,44 +154,6 @@ async def test_clients_keep_no_brokers_from_each_other(until, caplog, limits, re
     await server.close(0)
 
 
-async def test_the_only_listener_is_not_apart(until):
-    """Clients and brokers come by the same one: all are counted together."""
-    server = Server(
-        [listener("ALL")],
-        lambda connection, frame: None,
-        clock=SystemClock(),
-        metrics=Metrics(),
-        limits=ServerLimits(connections_max=1),
-        inter_broker_listener="ALL",
-    )
-    await server.start()
-    writers = [(await asyncio.open_connection(*server.addresses["ALL"]))[1] for _ in range(2)]
-    await until(lambda: server._metrics.network.connections_refused == 1)
-    for writer in writers:
-        writer.close()
-    await server.close(0)
-
-
-async def test_brokers_have_a_bound_among_themselves(until, monkeypatch):
-    """A stranger at their listener takes no descriptors without end."""
-    monkeypatch.setattr(server_module, "_BROKER_CONNECTIONS_LEAST", 3)
-    server = Server(
-        [listener("INTERNAL"), listener("EXTERNAL")],
-        lambda connection, frame: None,
-        clock=SystemClock(),
-        metrics=Metrics(),
-        limits=ServerLimits(connections_max=1),
-        inter_broker_listener="INTERNAL",
-    )
-    await server.start()
-    writers = [(await asyncio.open_connection(*server.addresses["INTERNAL"]))[1] for _ in range(4)]
-    await until(lambda: server._metrics.network.connections_refused == 1)
-    assert len(server.connections) == 3
-    for writer in writers:
-        writer.close()
-    await server.close(0)
-
-
 async def test_the_last_connections_are_for_addresses_with_few(serve, wire, caplog):
     """A flood from one address leaves room for an administrator at another."""
     edge = await serve(wire.echo_api(), limits=ServerLimits(connections_max=12, connections_reserved=2))
@@ -202,6 +165,34 @@ async def test_the_last_connections_are_for_addresses_with_few(serve, wire, capl
         other = await edge.client(local_addr=("127.0.0.2", 0))
         await other.ask(wire.EchoRequest(text=""), wire.EchoResponse)
     assert await (await edge.client(local_addr=("127.0.0.2", 0))).closed_by_server()
+
+
+async def test_new_quotas_reach_all_connections_in_lots(serve, wire, monkeypatch):
+    """Ten thousand at once would hold the loop; a change that comes meanwhile reaches all, and closed ones are left out."""
+    monkeypatch.setattr(server_module, "_LIMITED_PER_TURN", 2)
+    edge = await serve(wire.echo_api())
+    clients = [await edge.client() for _ in range(7)]
+    for client in clients:
+        await client.ask(wire.EchoRequest(text=""), wire.EchoResponse)
+    asked = []
+
+    def quota_of(connection):
+        asked.append(connection)
+
+    edge.server.use_quotas(quota_of, lambda _: 0.0)
+    edge.server.limit_anew()
+    assert len(asked) == 2
+    await asyncio.sleep(0)
+    assert len(asked) == 4
+    edge.server.limit_anew()
+    connections = list(edge.server.connections)
+    connections[0].abort()
+    asked.clear()
+    for _ in range(6):
+        await asyncio.sleep(0)
+        assert len(asked) <= 8
+    assert len(asked) == 6
+    assert set(asked) == set(connections[1:])
 
 
 async def test_a_closed_connection_makes_room(serve, wire, until):

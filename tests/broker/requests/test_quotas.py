@@ -137,7 +137,7 @@ def quotas_of(key, bound):
     config = load_config(environment={}, assignments=["node.id=1", "log.dirs=/tmp/none"], host_name="localhost")
     clock = SimpleNamespace(monotonic=lambda: 100.0, wall_ms=lambda: 0)
     until = []
-    server = SimpleNamespace(use_quotas=lambda *_: None, connections=())
+    server = SimpleNamespace(use_quotas=lambda *_: None, limit_anew=lambda: None)
     quotas = Quotas(config, clock, Metrics(), server)
     quotas.follow(QuotasImage().with_record(record_of(entity_of({"client-id": "limited"}), key, bound)))
     client = SimpleNamespace(principal="User:ANONYMOUS", client_id="limited", muted_until=0.0)
@@ -369,7 +369,7 @@ def world():
     """Quotas of 100,000 bytes a second for a client id, and a clock that is moved by hand."""
     clock = SimpleNamespace(now=50.0)
     clock.monotonic = lambda: clock.now
-    server = SimpleNamespace(use_quotas=lambda quota_of, connection_wait: None, connections=[])
+    server = SimpleNamespace(use_quotas=lambda quota_of, connection_wait: None, limit_anew=lambda: None)
     config = load_config(assignments=["quota.window.num=11"], environment={}, host_name="localhost")
     quotas = Quotas(config, clock, Metrics(), server)
     image = QuotasImage()
