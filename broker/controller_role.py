@@ -77,7 +77,7 @@ class ControllerRole:
         self.listener = ControllerListener(self, tick)
         slices = self.listener.dispatcher.slices
         self._in_slices = partial(slices.run, urgent=True)
-        activate = opened.activation(config.static)
+        activate = opened.activation(config.static, draw=partial(links.dice.getrandbits, 64))
         self.control = ControlPlane(quorum, activate=activate, in_slices=self._in_slices, aside=slices.run)
         settings = config.roles.quorum
         self.sessions = BrokerSessions(

@@ -59,10 +59,21 @@ class NodeQuorum(Struct, frozen=True, kw_only=True):
     unreadable: UnreadableSettings
     """The settings of the newest image that this release cannot read."""
 
-    def activation(self, static: Mapping[str, str]) -> Callable[[ClusterImage], Decision[None]]:
-        """The decision with which the controller of this node begins; ``static`` are the settings of its file."""
+    def activation(
+        self, static: Mapping[str, str], draw: Callable[[], int] | None = None
+    ) -> Callable[[ClusterImage], Decision[None]]:
+        """The decision with which the controller of this node begins; ``static`` are the settings of its file.
+
+        ``draw`` gives a random number of 64 bits for an era of producer ids, where it is to begin one each time.
+        """
         minimum = minimum_of_file(static)
-        return lambda image: activation(image, () if image.features else self.bootstrap(), min_in_sync_replicas=minimum)
+
+        def begin(image: ClusterImage) -> Decision[None]:
+            first = () if image.features else self.bootstrap()
+            era_draw = None if draw is None else draw()
+            return activation(image, first, min_in_sync_replicas=minimum, era_draw=era_draw)
+
+        return begin
 
 
 def open_node_quorum(services: QuorumServices) -> NodeQuorum:

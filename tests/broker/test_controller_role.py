@@ -76,3 +76,11 @@ def test_a_controller_decides_by_the_settings_of_its_node_above_those_of_all(nod
     own = f"_{role.node_id}"
     assert [allows(), allows(_="true"), allows(**{own: "true"}), allows(_7="true")] == [False, True, True, False]
     assert not allows(**{"_": "true", own: "false"})
+
+
+def test_a_controller_that_starts_again_gives_out_no_producer_id_of_before(nodes):
+    """Its disk may have gone back in time, and those of the whole quorum with it."""
+    first = active(nodes).node.image.next_producer_id
+    nodes.stop()
+    nodes.start()
+    assert active(nodes).node.image.next_producer_id > first

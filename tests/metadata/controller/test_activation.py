@@ -10,6 +10,7 @@ from stratalog.wire.records.metadata import (
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    ProducerIdsRecord,
 )
 
 BEGIN = BeginTransactionRecord(name="Bootstrap records")
@@ -55,3 +56,16 @@ def test_a_restored_log_gets_the_minimum_of_the_node():
 def test_a_log_that_is_whole_gets_nothing():
     """The bootstrap is of a cluster that begins."""
     assert records(EMPTY_IMAGE.apply([level(30)]), [level(30)]) == []
+
+
+def test_each_controller_of_several_nodes_begins_an_era_of_producer_ids():
+    """The log of its whole quorum may have gone back, twice to the same copy: the draw keeps the eras apart."""
+    image = EMPTY_IMAGE.apply([level(30), ProducerIdsRecord(broker_id=1, broker_epoch=5, next_producer_id=7000)])
+    firsts = [activation(image, (), min_in_sync_replicas=2, era_draw=draw).records for draw in (0, 1 << 40)]
+    (low,), (high,) = firsts
+    assert 7000 < low.next_producer_id < high.next_producer_id
+    assert low.next_producer_id % (1 << 20) == high.next_producer_id % (1 << 20) == 0
+    assert image.apply(firsts[1]).next_producer_id == high.next_producer_id
+    assert records(EMPTY_IMAGE, [level(12)]) == list(
+        activation(EMPTY_IMAGE, [level(12)], min_in_sync_replicas=2, era_draw=3).records
+    )
