@@ -143,8 +143,12 @@ class _Planned:
 
     @property
     def shortened(self) -> dict[int, int]:
-        """`PartitionArchive.shortened_seq` of each partition that was compared with the ledger."""
-        return {each.partition.partition: each.shortened_seq for each in self.archives}
+        """`PartitionArchive.shortened_seq` of each partition that was compared with the ledger; one without an archive was not."""
+        return {
+            each.partition.partition: each.shortened_seq
+            for each in self.archives
+            if each.end_offset or each.shortened_seq
+        }
 
     def plan(self) -> BackfillPlan:
         """The same as numbers."""

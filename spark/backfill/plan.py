@@ -202,12 +202,13 @@ def plan_abandoned(archive: PartitionArchive, ledger: Ledger) -> tuple[list[Span
     These are all that were made of an object which the archive does not name now, or reach beyond its end; also those
     that were only merged since. Then the spans to convert in their place, and the holes of the archive among them.
     Raises `LedgerConflict` for an archive that is older than the one which the ledger was compared with. A ledger that an
-    earlier version wrote was compared with none: it is gone on with, unless its spans reach beyond the archive's end.
+    earlier version wrote was compared with none: it is gone on with, unless the archive went back to before the end of its
+    spans. One that never did so may be shorter because its manifest is gone: that is no reason to remove a row.
     """
     number = archive.partition.partition
     own = {identity: span for identity, span in ledger.spans.items() if identity.partition == number}
     known_seq = ledger.head.shortened.get(number)
-    if known_seq is None and all(identity.end <= archive.end_offset for identity in own):
+    if known_seq is None and (not archive.shortened_seq or all(each.end <= archive.end_offset for each in own)):
         return [], [], []
     if known_seq is not None and archive.shortened_seq < known_seq:
         raise LedgerConflict(

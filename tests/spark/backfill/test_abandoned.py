@@ -16,6 +16,7 @@ from stratalog.spark.backfill.backfill import backfill, foresee_backfill
 from stratalog.spark.ledger.layout import head_key
 from stratalog.spark.ledger.ledger_json import head_from_bytes, head_to_bytes
 from stratalog.spark.ledger.target import open_target
+from stratalog.spark.source.options import parse_options
 from stratalog.spark.source.planner import DataLoss
 from stratalog.tier.care.rewind import read_cut_target, rewind_partition
 from stratalog.tier.manifests.entry import Entry
@@ -67,8 +68,8 @@ def grow(archive: Any, *firsts: int) -> None:
     archive.write("orders", 0, manifest, [])
 
 
-def upload(archive: Any, data: bytes, first: int, count: int = 10) -> Entry:
-    manifest = archive.manifests["orders", 0]
+def upload(archive: Any, data: bytes, first: int, count: int = 10, partition: int = 0) -> Entry:
+    manifest = archive.manifests["orders", partition]
     built = build_segment(
         SegmentRequest(
             partition=manifest.partition,
@@ -147,21 +148,22 @@ def test_spans_that_are_what_the_archive_holds_are_left_alone(tmp_path: Path, we
     assert rows(rig, target) == rig.archive_rows(went_back)
 
 
+def age(target: str) -> None:
+    """Make the ledger one of an earlier version."""
+    store, key = open_target(target, {}).store, head_key("orders")
+    store.put(key, head_to_bytes(structs.replace(head_from_bytes(store.get(key)[0], key), shortened={})))
+
+
 def test_a_ledger_of_an_earlier_version_is_gone_on_with(tmp_path: Path, went_back: Any, rig: Any) -> None:
     """It does not say which state of the archive it knows. That the archive went back long ago, and that its objects were
     merged since, is no reason to convert all of it anew; that it is shorter than what was converted is one.
     """
     target = str(tmp_path / "lake")
     settings = rig.settings(went_back, target)
-
-    def age() -> None:
-        store, key = open_target(target, {}).store, head_key("orders")
-        store.put(key, head_to_bytes(structs.replace(head_from_bytes(store.get(key)[0], key), shortened={})))
-
     go_back(went_back)
     grow(went_back, 10, 20)
     backfill(settings, rig.HereRunner())
-    age()
+    age(target)
     manifest = went_back.manifests["orders", 0]
     merged = upload(went_back, batch(10, b"new", 9) + batch(20, b"new", 9), 10, 20)
     went_back.write("orders", 0, structs.replace(manifest, entries=(manifest.entries[0], merged)), [])
@@ -171,10 +173,42 @@ def test_a_ledger_of_an_earlier_version_is_gone_on_with(tmp_path: Path, went_bac
     assert backfill(settings, rig.HereRunner()).abandoned == 0
     assert before < set(rig.visible_keys(open_target(target, {}).store))
     assert rows(rig, target) == rig.archive_rows(went_back)
-    age()
+    age(target)
     go_back(went_back)
     assert backfill(settings, rig.HereRunner()).abandoned == 2
     assert rows(rig, target) == rig.archive_rows(went_back)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_rows_of_a_partition_without_a_manifest_stay(
+    deleted: bool, tmp_path: Path, archive_in: Callable[[str], Any], rig: Any
+) -> None:
+    """A ledger of an earlier version has more offsets than such a partition, which an assignment names all the same. It may
+    come back, and is compared then with what was converted.
+    """
+    archive = archive_in(f"file://{tmp_path / 'archive'}")
+    for number in (0, 1):
+        archive.add("orders", number, batch(0, b"old"), batch(10, b"old"))
+    target = str(tmp_path / "lake")
+    read = parse_options({"archive": archive.store.url, "assign": '{"orders": [0, 1]}'})
+    settings = replace(rig.settings(archive, target), read=read)
+    backfill(settings, rig.HereRunner())
+    age(target)
+    whole = archive.manifests["orders", 1]
+    if deleted:
+        archive.write("orders", 1, structs.replace(whole, deleted_ms=5, entries=(), remote_end=0), [])
+    else:
+        archive.store.delete_many([whole.partition.manifest_key])
+    before = rows(rig, target)
+    assert backfill(settings, rig.HereRunner()).runs == 0
+    archive.add("orders", 0, batch(20, b"old"))
+    summary = backfill(settings, rig.HereRunner())
+    assert (summary.abandoned, summary.removed, summary.rows) == (0, 0, 10)
+    archive.write("orders", 1, structs.replace(whole, shortened_seq=2), [])
+    merged = upload(archive, batch(0, b"old") + batch(10, b"old"), 0, 20, 1)
+    archive.write("orders", 1, structs.replace(archive.manifests["orders", 1], entries=(merged,)), [])
+    assert backfill(settings, rig.HereRunner()).abandoned == 0
+    assert set(before) < set(rows(rig, target)) == set(rig.archive_rows(archive))
 
 
 def test_a_table_is_not_gone_on_with(tmp_path: Path, went_back: Any, rig: Any) -> None:
