@@ -181,9 +181,10 @@ def plan_rewrites(archive: PartitionArchive, ledger: Ledger) -> list[SpanTask]:
     Rows that retention has removed from the archive stay: the span is divided at the log start.
     """
     spans = []
-    for identity, span in ledger.spans.items():
+    for span in ledger.by_partition.get(archive.partition.partition, ()):
+        identity = span.id
         start = max(identity.start, archive.log_start_offset)
-        if identity.partition != archive.partition.partition or start >= identity.end:
+        if start >= identity.end:
             continue
         known = {source.key for source in span.sources}
         entries = _entries(archive, start, identity.end)
@@ -206,9 +207,9 @@ def plan_abandoned(archive: PartitionArchive, ledger: Ledger) -> tuple[list[Span
     spans. One that never did so may be shorter because its manifest is gone: that is no reason to remove a row.
     """
     number = archive.partition.partition
-    own = {identity: span for identity, span in ledger.spans.items() if identity.partition == number}
+    own = ledger.by_partition.get(number, ())
     known_seq = ledger.head.shortened.get(number)
-    if known_seq is None and (not archive.shortened_seq or all(each.end <= archive.end_offset for each in own)):
+    if known_seq is None and (not archive.shortened_seq or all(each.id.end <= archive.end_offset for each in own)):
         return [], [], []
     if known_seq is not None and archive.shortened_seq < known_seq:
         raise LedgerConflict(
@@ -221,11 +222,11 @@ def plan_abandoned(archive: PartitionArchive, ledger: Ledger) -> tuple[list[Span
     gone: list[SpanId] = []
     spans: list[SpanTask] = []
     losses: list[str] = []
-    for identity, span in own.items():
+    for span in own:
         if _is_current(archive, span):
             continue
         tasks, holes = _anew(archive, span)
-        gone.append(identity)
+        gone.append(span.id)
         spans += tasks
         losses += holes
     return gone, spans, losses

@@ -13,6 +13,7 @@ committed run that was not published finishes that first. No name is used twice,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -137,11 +138,19 @@ class Head(Struct, frozen=True):
     shortened: Mapping[int, int] = field(default_factory=dict)
 
 
-class Ledger(Struct, frozen=True):
+class Ledger(Struct, frozen=True, dict=True):
     """The head and the live spans by their offsets, as records of runs told them."""
 
     head: Head
     spans: Mapping[SpanId, Span]
+
+    @cached_property
+    def by_partition(self) -> Mapping[int, Sequence[Span]]:
+        """The live spans of each partition that has any, in the order of ``spans``: thousands of partitions have a million."""
+        found: dict[int, list[Span]] = {}
+        for identity, span in self.spans.items():
+            found.setdefault(identity.partition, []).append(span)
+        return found
 
 
 def covered(intervals: Iterable[Interval], more: Iterable[Interval]) -> tuple[Interval, ...]:
