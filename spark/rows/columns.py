@@ -17,6 +17,7 @@ from stratalog.spark.rows.schema import arrow_schema
 from stratalog.wire.errors import Corrupt
 
 __all__ = [
+    "TIME_MS_MAX",
     "Positions",
     "constant_int32",
     "constant_text",
@@ -35,7 +36,7 @@ Bytes = npt.NDArray[np.uint8]
 _CONTINUED: Final = 0x80
 _VARINT_BITS_MAX: Final = 63
 _KEPT_ROWS: Final = 1 << 15
-_TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
+TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
 _ZIGZAG: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(_CONTINUED)], np.int64)
 """The numbers of varints of one byte."""
 _HEADER_TYPE: Final = arrow_schema(["headers"]).field(0).type
@@ -142,8 +143,8 @@ def int32_column(values: npt.NDArray[np.int32]) -> pa.Array:
 
 def timestamp_column(times_ms: Positions) -> pa.Array:
     """Times in ms since 1970 as Spark's timestamps (microseconds, UTC); those beyond what these hold are the last they do."""
-    if len(times_ms) and (int(times_ms.max()) > _TIME_MS_MAX or int(times_ms.min()) < -_TIME_MS_MAX):
-        times_ms = np.clip(times_ms, -_TIME_MS_MAX, _TIME_MS_MAX)
+    if len(times_ms) and (int(times_ms.max()) > TIME_MS_MAX or int(times_ms.min()) < -TIME_MS_MAX):
+        times_ms = np.clip(times_ms, -TIME_MS_MAX, TIME_MS_MAX)
     micros = pa.py_buffer(times_ms * 1000)
     return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(times_ms), [None, micros])
 

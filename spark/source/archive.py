@@ -12,9 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 from msgspec.structs import replace
 
 from stratalog.spark.environment.garbage_pause import garbage_pause
+from stratalog.spark.rows.columns import TIME_MS_MAX
+from stratalog.spark.rows.decode import Window, decode_batches
 from stratalog.spark.rows.salvage import DamagedPart
 from stratalog.spark.source.fetch import ChunkData, chunk_bytes, open_segment
 from stratalog.spark.source.options import Subscription
@@ -30,7 +34,7 @@ from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.planning.slices import OffsetRange, PartitionArchive, SegmentSlice, slice_entry
 from stratalog.tier.stores.checked_read import get_checked
 from stratalog.tier.stores.store import NotFound, ObjectStore
-from stratalog.wire.batch import iter_headers, iter_records
+from stratalog.wire.batch import BatchHeader, iter_headers
 from stratalog.wire.errors import Corrupt, Unknown
 from stratalog.wire.topic import TopicPartition, uuid_text
 
@@ -46,6 +50,8 @@ __all__ = [
 ]
 
 _THREADS: Final = 16
+_ANY: Final = TopicPartition("", 0)
+"""Where rows need no topic."""
 
 _logger = logging.getLogger("stratalog.spark")
 
@@ -243,6 +249,7 @@ def find_timestamp(
     """The first offset of ``archive`` whose record is not older than ``timestamp_ms``; None if there is none.
 
     As Kafka's ListOffsets does, it looks at every record, committed or not. Costs a tail and one or two chunks.
+    A batch that is as its producer sent it and cannot be read counts whole, by its header: it is for the reader to tell of it.
     Damaged records are no records with ``skip_damage``; without it they raise `Corrupt`. An object that is not there
     raises `DataLoss`, unless ``skip_loss`` is set.
     """
@@ -283,9 +290,28 @@ def _forget(part: DamagedPart, position: int) -> None:
 
 def _first_not_older(found: ChunkData, timestamp_ms: int, start_offset: int) -> int | None:
     for position, header in iter_headers(*found):
-        if header.max_timestamp < timestamp_ms or header.next_offset <= start_offset:
+        if header.max_timestamp < timestamp_ms or header.next_offset <= start_offset or not header.record_count:
             continue
-        for record in iter_records(found.data, position):
-            if record.offset >= start_offset and record.timestamp_ms >= timestamp_ms:
-                return record.offset
+        offset = _first_in(found.data, position, header, timestamp_ms, start_offset)
+        if offset is not None:
+            return offset
+    return None
+
+
+def _first_in(data: bytes, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int) -> int | None:
+    """The same in one batch that has records, at the offsets at which a reader finds them."""
+    begin = max(header.base_offset, start_offset)
+    if header.is_control:
+        return begin  # one marker, as old as the header says
+    span = position, position + header.size_bytes
+    window = Window(begin, header.next_offset, aborted=None)
+    try:
+        rows = list(decode_batches(data, _ANY, ("offset", "timestamp"), window, span=span, checked=True))
+    except Corrupt:
+        return begin
+    for batch in rows:
+        times_ms = batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000
+        late = np.flatnonzero(times_ms >= min(timestamp_ms, TIME_MS_MAX))
+        if len(late):
+            return int(batch.column("offset")[int(late[0])].as_py())
     return None

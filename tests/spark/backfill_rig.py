@@ -35,7 +35,9 @@ class HereRunner:
 def settings(archive: Any, target: str, topic: str = "orders", **options: Any) -> BackfillSettings:
     """A backfill of ``topic``; options with a dot or of the source by their own names go to the source."""
     source = {
-        name: options.pop(name) for name in list(options) if name in {"lease", "startingOffsets", "endingOffsets"}
+        name: options.pop(name)
+        for name in list(options)
+        if name in {"lease", "startingOffsets", "endingOffsets", "startingTimestamp"}
     }
     read = parse_options({"archive": archive.store.url, "subscribe": topic, **source})
     return BackfillSettings(topic=topic, read=read, target=target, **options)

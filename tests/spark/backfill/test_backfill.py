@@ -394,3 +394,16 @@ def test_a_batch_that_cannot_be_read_is_left_out_and_told(
     spans = ledger_of(target, orders).ledger.spans.values()
     assert [one for span in spans for one in span.left_out] == [(end, end + 1)]
     assert backfill(rig.settings(orders, target), rig.HereRunner()).runs == 0
+
+
+def test_a_backfill_begins_at_a_time_beside_a_batch_that_cannot_be_read(
+    tmp_path: Path, archive_in: Any, batches: Any, rig: Any, rewrite_rig: Any
+) -> None:
+    """The batch is left out and told of, be it the first of that time or older."""
+    archive = archive_in(f"file://{tmp_path / 'archive'}")
+    early, late = batches(0, 10, timestamp_ms=0, step_ms=1), batches(11, 9, timestamp_ms=2000)
+    archive.add("orders", 0, early + rewrite_rig.unreadable_batch(10) + late)  # it is of 1000 ms
+    for time_ms, left_out in ((500, [(0, 10, 11)]), (1500, [])):
+        settings = rig.settings(archive, str(tmp_path / f"lake-{time_ms}"), startingTimestamp=str(time_ms))
+        summary = backfill(settings, rig.HereRunner())
+        assert (summary.rows, summary.left_out) == (9, left_out)

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from stratalog.spark.source.archive import find_timestamp, load_partitions
 from stratalog.spark.source.options import Subscription, parse_options
 from stratalog.spark.source.planner import DataLoss
 from stratalog.tier.bucket.trash import trash_archive
 from stratalog.tier.planning.slices import PartitionArchive
-from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.batch import HEADER_BYTES, Record, build_batch
+from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, Invalid
 
 Batches = Callable[..., bytes]
@@ -199,3 +201,39 @@ def test_a_time_is_looked_for_around_damage(timed: Any) -> None:
     with pytest.raises(DataLoss, match=entry.key):
         find_timestamp(timed.store, loaded(timed), 0)
     assert find_timestamp(timed.store, loaded(timed), 0, skip_loss=True) is not None
+
+
+def odd_batch(*deltas: int) -> bytes:
+    """A batch from offset 40 on, at 1000 ms and 100 ms more each, with offset deltas that its client has made up."""
+    data = build_batch([Record(40 + n, 1000 + 100 * n, None, b"x") for n in range(len(deltas))], leader_epoch=0)
+    at = HEADER_BYTES
+    for delta in deltas:
+        length = data[at] >> 1
+        data[at + length - 4] = delta << 1  # before a null key, a value of one byte and no header
+        at += 1 + length
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
+@pytest.mark.parametrize("deltas", [(50, 51), (1, 0), (0, 0)])
+def test_a_time_begins_where_a_reader_finds_the_record(
+    deltas: tuple[int, int], memory_archive: Any, batches: Batches
+) -> None:
+    """Not at the offset that its client made up: a read would begin behind it, and pass over all up to there."""
+    memory_archive.add("orders", 0, batches(0, 40, timestamp_ms=0, step_ms=1), odd_batch(*deltas) + batches(42, 60))
+    archive = loaded(memory_archive)
+    assert [find_timestamp(memory_archive.store, archive, at_ms) for at_ms in (39, 1000, 1050)] == [39, 40, 41]
+
+
+def test_a_batch_that_cannot_be_read_counts_whole_where_a_time_is_looked_for(
+    memory_archive: Any, batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its object is not left out of the search for it, and its reader is not spared the error."""
+    monkeypatch.setattr("stratalog.spark.rows.decode.DECOMPRESSED_BYTES_MAX", 500)
+    large = batches(10, 10, timestamp_ms=1000, step_ms=100, codec=Codec.ZSTD, value_bytes=100)
+    early, late = batches(0, 10, timestamp_ms=0, step_ms=1), batches(20, 9, timestamp_ms=2000)
+    memory_archive.add("orders", 0, early + large + late, batches(29, 10, timestamp_ms=60_000))
+    archive = loaded(memory_archive)
+    for skip in (False, True):
+        found = [find_timestamp(memory_archive.store, archive, ms, skip_damage=skip) for ms in (500, 1900, 1901)]
+        assert found == [10, 10, 20]
