@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from stratalog.spark.source.stream_offsets import Offsets
-from stratalog.tier.manifests.manifest import REPAIR, Manifest
+from stratalog.tier.manifests.manifest import REPAIR, CommitNote, Manifest
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["gone_back_to", "other_records", "shortened"]
@@ -18,6 +18,7 @@ __all__ = ["gone_back_to", "other_records", "shortened"]
 _BEGIN: Final = "begin again"
 _TAKEOVER: Final = "takeover"
 _REWIND: Final = "rewind"
+_UNPIN: Final = "unpin"
 _BACK: Final = frozenset({REPAIR, _REWIND})
 
 
@@ -26,7 +27,7 @@ def gone_back_to(manifest: Manifest, known_seq: int) -> int | None:
 
     None if it did not go back since; 0 if that is longer ago than the manifest remembers. A partition that is archived
     again after a break has the same log, unless a takeover has made it anew. A cut may be of a history that was left before
-    ``known_seq``: then a restore to it changes what came in its place, from where that one went back to.
+    ``known_seq``: then a restore to it changes what came in its place, from where the archive had gone back to.
     """
     if manifest.shortened_seq == known_seq:
         return None
@@ -34,13 +35,28 @@ def gone_back_to(manifest: Manifest, known_seq: int) -> int | None:
     if all(note.seq != manifest.shortened_seq for note in notes):
         return 0
     taken_over = any(note.kind == _TAKEOVER for note in notes)
-    if known_seq and any(note.kind == _REWIND for note in notes):
+    if known_seq and any(note.kind == _REWIND and _may_be_older(manifest, note, known_seq) for note in notes):
         before = [note for note in manifest.commits if note.seq <= known_seq and note.kind in _BACK | {_BEGIN}]
         if all(note.seq != known_seq for note in before):
             return 0
         notes = [*before, *notes]
     ends = [note.remote_end for note in notes if note.kind in _BACK or (note.kind == _BEGIN and taken_over)]
     return min(ends, default=None)
+
+
+def _may_be_older(manifest: Manifest, restored: CommitNote, known_seq: int) -> bool:
+    """Whether the cut of a restore may have been made before ``known_seq``, as far as the pins tell that are there.
+
+    The archive ended then with the object in which the cut ends.
+    """
+    if any(note.kind == _UNPIN and note.seq > restored.seq for note in manifest.commits):
+        return True
+    end = restored.remote_end
+    begin = 0
+    if restored.seq == manifest.shortened_seq:  # else other objects have taken the place of these
+        begins = [*(entry.base for entry in manifest.entries), *(page.first for page in manifest.pages)]
+        begin = max((each for each in begins if each < end), default=0)
+    return any(pin.seq <= known_seq and begin < pin.remote_end <= end for pin in manifest.pins)
 
 
 def shortened(manifests: Mapping[TopicPartition, Manifest], ends: Offsets) -> dict[TopicPartition, int]:
