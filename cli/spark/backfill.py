@@ -46,8 +46,8 @@ stratalog backfill --bucket file:///srv/archive --topic orders --to lake --dry-r
 stratalog backfill --bucket s3://archive/prod --topic orders --to s3://lake/raw --follow 60
 """
 _FILE_BYTES_MAX: Final = 4 << 30
-_NAMED_MAX: Final = 20
 """S3 copies no more than 5 GiB by one request."""
+_NAMED_MAX: Final = 20
 
 
 @click.command("backfill")

@@ -129,7 +129,7 @@ def read_slices(
     Raises `DataLoss` for an object that is not there (a warning instead, if the request says so) and `Corrupt` for
     one that is not what was uploaded; both name partition, offsets and key. With a ``quarantine`` that receives what is
     damaged, and the rest is read. Without one, ``on_unreadable`` gets the batches that are as their producer sent them (the
-    CRC of their chunk holds) and have no records that can be read; damage is an error.
+    CRC of their chunk holds) and have no records that can be read, as far as they lie in their slice; damage is an error.
     """
     fetches = _Fetches()
     try:
@@ -148,10 +148,21 @@ def read_slices(
                     required=request.required,
                     span=(found.start, found.end),
                     checked=True,
-                    on_damage=aside.records if aside else on_unreadable,
+                    on_damage=aside.records if aside else _cut_to(each.piece, on_unreadable),
                 )
     finally:
         fetches.close()
+
+
+def _cut_to(piece: SegmentSlice, told: OnDamage | None) -> OnDamage | None:
+    """Another slice tells of its own part of a batch, or can read that."""
+    if told is None:
+        return None
+
+    def cut(start_offset: int, end_offset: int, reason: str) -> None:
+        told(max(start_offset, piece.start_offset), min(end_offset, piece.end_offset), reason)
+
+    return cut
 
 
 class _Aside:

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from stratalog.spark.backfill.convert import ConvertRequest, convert_task
 from stratalog.spark.backfill.plan import PlanLimits, SpanTask, plan_new
 from stratalog.spark.ledger.layout import staging_prefix
+from stratalog.spark.ledger.ledger import SpanId
 from stratalog.spark.ledger.target import open_target
 from stratalog.spark.source.planner import DataLoss
 from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.planning.slices import OffsetRange, PartitionArchive
 from stratalog.tier.stores.opening import provide_store
 from stratalog.tier.stores.store import StoreUnavailable
-from stratalog.wire.batch import Record, build_batch, build_control_batch
+from stratalog.wire.batch import HEADER_BYTES, Record, build_batch, build_control_batch
 from stratalog.wire.topic import TopicPartition
 
 
@@ -128,3 +130,23 @@ def test_a_failed_staging_leaves_no_file_behind(
     with pytest.raises(StoreUnavailable):
         convert_task(planned(memory_archive), wanted)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_left_out_lies_in_its_span(memory_archive: Any, batches: Any) -> None:
+    """Of a batch that two spans share each tells its part; one that can read its own leaves nothing out."""
+    odd = build_batch([Record(10 + n, 1_000, b"key", b"value") for n in range(10)], leader_epoch=0)
+    for number in (0, 2):  # the keys of these reach beyond their records
+        odd[HEADER_BYTES + number * (1 + (odd[HEADER_BYTES] >> 1)) + 4] = 100
+    odd[17:21] = crc32c(bytes(odd[21:])).to_bytes(4, "big")
+    memory_archive.add("orders", 0, batches(0, 10) + bytes(odd) + batches(20, 5))
+    (whole,) = planned(memory_archive)
+    spans = [
+        replace(
+            whole,
+            id=SpanId(0, start, end),
+            slices=tuple(each._replace(start_offset=start, end_offset=end) for each in whole.slices),
+        )
+        for start, end in ((0, 12), (12, 14), (14, 25))
+    ]
+    found = convert_task(tuple(spans), request(memory_archive))
+    assert [(span.left_out, span.rows) for span in found] == [(((10, 12),), 10), (((12, 14),), 0), ((), 11)]
