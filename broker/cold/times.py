@@ -85,12 +85,13 @@ class RemoteTimes:
         segment = self._remote.latest_timestamp(start)
         if segment is not None and segment.base < start:
             first, segment = segment, self._remote.latest_timestamp(segment.end)
-            found = await self._found(commands.FindLargestTimestamp(self._partition, first.key, start), again=again)
+            command = commands.FindLargestTimestamp(self._partition, first.key, start, before_offset)
+            found = await self._found(command, again=again)
             if isinstance(found, _Replaced):
                 return found
             left = found
         if segment is None or (left is not None and left.timestamp_ms >= segment.max_timestamp_ms):
-            return left if left is not None and left.offset < before_offset else None
+            return left
         if segment.base >= before_offset:
             return None
         return await self._find_in(segment, segment.max_timestamp_ms, start, before_offset, again=again)

@@ -314,11 +314,15 @@ class FindTimestamp(Struct, frozen=True):
 
 
 class FindLargestTimestamp(Struct, frozen=True):
-    """Find the first of one object's records from this offset on with the largest timestamp; answered by `TimestampFound`."""
+    """Find the first of one object's records between two offsets with the largest timestamp; answered by `TimestampFound`.
+
+    A view may end in the middle of the object.
+    """
 
     partition: PartitionId
     key: str
     start_offset: int
+    end_offset: int = 2**63 - 1
 
 
 class ReadFooter(Struct, frozen=True):

@@ -56,7 +56,7 @@ def read_bounded_view(store: ObjectStore, command: ReadBoundedView) -> BoundedVi
         if entry.end <= end:
             kept.append(entry)
             continue
-        tail, latest_ms = _tail(store, entry, end)
+        tail, latest_ms = _tail(store, entry, manifest.log_start_offset, end)
         if tail.base > entry.base:
             kept.append(replace(entry, end=tail.base, max_timestamp_ms=latest_ms))
     start = manifest.log_start_offset
@@ -94,8 +94,8 @@ def _end(store: ObjectStore, manifest: Manifest, command: ReadBoundedView) -> tu
     return (manifest.remote_end, False) if found is None else (found, True)
 
 
-def _tail(store: ObjectStore, entry: Entry, end: int) -> tuple[Tail, int]:
-    """The tail of a view that ends inside ``entry``, and the latest time of the chunks before it."""
+def _tail(store: ObjectStore, entry: Entry, start: int, end: int) -> tuple[Tail, int]:
+    """The tail of a view ``[start, end)`` that ends inside ``entry``, and the latest time of the chunks before it."""
     footer = read_object_footer(store, entry.key)
     chunks = footer.chunks
     assert chunks is not None, "read_object_footer always reads the chunk table"
@@ -106,7 +106,7 @@ def _tail(store: ObjectStore, entry: Entry, end: int) -> tuple[Tail, int]:
     latest = max((chunks[number].max_timestamp_ms for number in range(count)), default=-1)
     tail_end = max((header.next_offset for _, header in iter_headers(data)), default=base)
     overlapping = tuple(one for one in aborted if one.first_offset < tail_end and one.last_offset >= base)
-    return Tail(entry.key, count, base, tail_end, data, overlapping, *_latest(data)), latest
+    return Tail(entry.key, count, base, tail_end, data, overlapping, *_latest(data, start)), latest
 
 
 def below(data: bytes, end: int) -> bytes:
@@ -147,19 +147,19 @@ def _cut(data: bytes, position: int, header: BatchHeader, end: int) -> Iterator[
 
 
 class _Latest(NamedTuple):
-    """The first record with the largest time."""
+    """The first record with the largest time of those that are not deleted."""
 
     timestamp_ms: int = -1
     offset: int = -1
     leader_epoch: int = -1
 
 
-def _latest(data: bytes) -> _Latest:
+def _latest(data: bytes, start: int) -> _Latest:
     best = _Latest()
     for position, header in iter_headers(data):
         if header.max_timestamp <= best.timestamp_ms:
             continue
         for record in iter_records(data, position):
-            if record.timestamp_ms > best.timestamp_ms:
+            if record.timestamp_ms > best.timestamp_ms and record.offset >= start:
                 best = _Latest(record.timestamp_ms, record.offset, header.partition_leader_epoch)
     return best

@@ -175,23 +175,25 @@ def _find_in_chunk(command: FindTimestamp, chunk: Chunk, data: memoryview) -> Ti
 
 
 def find_largest_timestamp(store: ObjectStore, command: FindLargestTimestamp) -> TimestampFound:
-    """The first record from an offset on with the largest timestamp; none if no record from there on has one.
+    """The first record between two offsets with the largest timestamp; none if no record there has one.
 
-    Reads the chunk table and the chunk that holds it; the one of the offset as well, if its largest may lie below that.
+    Reads the chunk table and the chunk that holds it; those of the offsets as well, if their largest may lie beyond these.
     """
     chunks = read_object_footer(store, command.key).chunks
     assert chunks is not None, "read_object_footer always reads the chunk table"
-    candidates = [chunks[number] for number in range(chunks.find_offset(command.start_offset), len(chunks))]
+    start, end = command.start_offset, command.end_offset
+    behind = [chunks[number] for number in range(chunks.find_offset(start), len(chunks))]
+    candidates = [chunk for chunk in behind if chunk.first_offset < end]
     best = TimestampFound()
     for chunk in sorted(candidates, key=lambda one: one.max_timestamp_ms, reverse=True):
         if chunk.max_timestamp_ms <= best.timestamp_ms:
             break
         data = memoryview(read_chunk(store, command.key, chunk))
         for position, header in _headers(command.key, chunk, data):
-            if header.next_offset <= command.start_offset or header.max_timestamp <= best.timestamp_ms:
+            if header.next_offset <= start or header.max_timestamp <= best.timestamp_ms:
                 continue
             for record in iter_records(data, position):
-                if record.timestamp_ms > best.timestamp_ms and record.offset >= command.start_offset:
+                if record.timestamp_ms > best.timestamp_ms and start <= record.offset < end:
                     best = TimestampFound(record.timestamp_ms, record.offset, header.partition_leader_epoch)
     return best
 

@@ -52,7 +52,9 @@ class Archive:
             answered(commands.MissingReport(command.key, "it is gone"))
             return
         if isinstance(command, commands.FindLargestTimestamp):
-            left = [n for n in self.records if max(base, command.start_offset) <= n < base + 10]
+            left = [
+                n for n in self.records if max(base, command.start_offset) <= n < min(base + 10, command.end_offset)
+            ]
             largest = max(left, key=lambda n: (self.records[n], -n), default=None)
             found = (
                 commands.TimestampFound()

@@ -6,12 +6,14 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.broker.cold.admission import ColdAdmission
 from stratalog.broker.cold.chunk_files import ChunkFiles
 from stratalog.broker.runtime.metrics import TopicMetrics
 from stratalog.broker.views.bounded_archive import BoundedArchive
 from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.messages import commands
 from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.reading.cache import CacheLimits
@@ -147,6 +149,16 @@ def test_times_are_looked_up_below_the_end_only(rig):
     assert (latest.timestamp_ms, latest.offset) == (119, 19)
     assert asyncio.run(rig.open(12).find_max_timestamp(12)).offset == 11
     assert asyncio.run(rig.open(0).find_max_timestamp(0)) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(start, end) for start in (1, 4, 5, 13, 19) for end in range(start + 1, 25)]
+)
+def test_the_largest_time_is_that_of_a_record_of_the_view(rig, start, end):
+    """The object that it ends in has later ones, and where DeleteRecords was, deleted ones."""
+    change_manifest(rig.store, PARTITION, lambda manifest: replace(manifest, log_start_offset=start))
+    found = asyncio.run(rig.open(end).find_max_timestamp(end))
+    assert (found.timestamp_ms, found.offset) == (99 + end, end - 1)
 
 
 def test_a_look_up_that_fails_is_said(rig):

@@ -7,9 +7,10 @@ import hashlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import PartitionId
-from stratalog.tier.manifests.manifest_store import read_manifest
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.messages.commands import ReadBoundedView
 from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.reading.bounded_view import below, read_bounded_view
@@ -111,6 +112,18 @@ def test_an_end_inside_a_chunk_has_a_tail(store):
     assert (list(entries.ends), list(entries.max_timestamps), found.view.remote_end) == ([6], [105], 6)
     assert entries.unpack(PARTITION, 0).key == tail.key == read_manifest(store, PARTITION).manifest.entries[0].key
     assert [epoch.start_offset for epoch in found.view.leader_epochs] == [0]
+
+
+def test_the_largest_time_of_a_tail_is_none_of_a_deleted_record(store):
+    """DeleteRecords may have been in the tail as well."""
+    data = bytes(build_batch([Record(24 + at, time, None, b"v") for at, time in enumerate((900, 300, 200, 100))]))
+    archive_log(store, PARTITION, [data], now_ms=1)
+    found = []
+    for start in (24, 25, 26, 27):
+        change_manifest(store, PARTITION, lambda manifest, start=start: replace(manifest, log_start_offset=start))
+        tail = read(store, end_offset=27).tail
+        found.append((tail.latest_ms, tail.latest_offset))
+    assert found == [(900, 24), (300, 25), (200, 26), (-1, -1)]
 
 
 @pytest.mark.parametrize(

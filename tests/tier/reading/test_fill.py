@@ -188,6 +188,19 @@ def test_the_largest_time_from_an_offset_on_is_found_exactly(time_log):
         assert found == (TimestampFound() if first is None else TimestampFound(first.timestamp_ms, first.offset, 1))
 
 
+def test_the_largest_time_below_an_offset_is_found_exactly(time_log):
+    """A view may end in the middle of the object: what follows is not there for its readers."""
+    store, partition, key, records = time_log
+    for end in range(0, records[-1].offset + 2, 7):
+        start = end // 2
+        counting = CountingStore(store)
+        found = find_largest_timestamp(counting, FindLargestTimestamp(partition, key, start, end))
+        assert len(counting.requests) <= 4  # with the footer
+        left = [one for one in records if start <= one.offset < end]
+        first = max(left, key=lambda one: one.timestamp_ms, default=None)
+        assert found == (TimestampFound() if first is None else TimestampFound(first.timestamp_ms, first.offset, 1))
+
+
 def test_the_largest_time_is_none_of_a_deleted_record_of_the_same_batch(memory_store, log_bytes):
     """The header of the batch has the largest time of all its records."""
     batch = bytes(build_batch([Record(at, time, None, b"v") for at, time in enumerate((10, 60, 20, 55, 55))]))
