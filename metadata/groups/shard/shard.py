@@ -87,8 +87,11 @@ class GroupShard:
 
     def keep_offsets(self, group_id: str) -> None:
         """Make a group without members for offsets that have none."""
-        if group_id not in self.groups and (self.offsets.has_offsets(group_id) or self.offsets.has_pending(group_id)):
+        if group_id not in self.groups and self._holds_offsets(group_id):
             self.groups[group_id] = ClassicGroup(group_id, self.settings)
+
+    def _holds_offsets(self, group_id: str) -> bool:
+        return self.offsets.has_offsets(group_id) or self.offsets.has_pending(group_id)
 
     def look_after(self, group: Group) -> None:
         """Something has happened to a group: see to its next deadline, and whether another takes its place."""
@@ -163,7 +166,8 @@ class GroupShard:
         actions: list[Action] = []
         for group in list(self.groups.values()):
             if isinstance(group, ClassicGroup) and not group.persisted:
-                self.drop(group.group_id)  # its offsets may be deleted further on in the log, and it with them
+                if not self._holds_offsets(group.group_id):
+                    self.drop(group.group_id)  # its offsets were deleted further on in the log, and it with them
                 continue
             actions += group.loaded(now)
             self.look_after(group)

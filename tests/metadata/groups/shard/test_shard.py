@@ -51,6 +51,15 @@ def test_a_group_of_offsets_that_was_deleted_is_not_there_after_a_restart(classi
     assert list(world.shard.groups) == ["other"]
 
 
+def test_groups_of_offsets_that_are_left_are_not_made_anew_at_a_load(classic_world):
+    """100,000 of them took a second, in one turn of the loop."""
+    world = classic_world()
+    world.commit_offset()
+    group = world.shard.groups["g"]
+    world.shard.loaded(Now(0, 0))
+    assert world.shard.groups["g"] is group
+
+
 def test_members_take_over_a_group_of_offsets(classic_world):
     """And their commits are theirs."""
     world = classic_world()
