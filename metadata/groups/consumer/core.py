@@ -122,12 +122,14 @@ class ConsumerCore:
         self.timers.set((Timer.SESSION, member.member_id), now.monotonic_ms + timeout_ms)
 
     def after_step(self, before: ConsumerMember, after: ConsumerMember, now: Now) -> None:
-        """A member that has to give up partitions has its rebalance time-out
-        for that, counted from the answer that says so.
+        """A member that has to give up partitions has its rebalance time-out for that, counted from the answer that says so;
+        one that was told by the classic protocol, from its first heartbeat of this one.
         """
-        if after is before or after.classic is not None:
+        is_timed = (Timer.REVOCATION, after.member_id) in self.timers
+        has_to_give_up = after.state is MemberState.UNREVOKED_PARTITIONS
+        if after.classic is not None or (after is before and (is_timed or not has_to_give_up)):
             return
-        if after.state is MemberState.UNREVOKED_PARTITIONS:
+        if has_to_give_up:
             self.timers.set((Timer.REVOCATION, after.member_id), now.monotonic_ms + after.rebalance_timeout_ms)
         else:
             self.timers.cancel((Timer.REVOCATION, after.member_id))

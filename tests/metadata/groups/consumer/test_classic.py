@@ -243,3 +243,20 @@ def test_a_member_that_goes_back_to_the_classic_protocol_keeps_no_deadline(group
     assert (Timer.REVOCATION, "x") in world.group.timers
     world.classic_join("x", "t", version=3)
     assert (Timer.REVOCATION, "x") not in world.group.timers
+
+
+def test_a_member_that_changes_its_protocol_has_to_give_up_what_it_was_asked_for(group_world):
+    """The deadline of the classic protocol is none of its own any more; without another one, others would wait for ever."""
+    world = group_world({"t": 4})
+    world.join("x", "t")
+    epoch = world.classic_join("x", "t", owned={"t": range(4)}, version=3).generation_id
+    world.classic_sync("x", epoch)
+    world.join("y", "t")
+    world.classic_join("x", "t", owned={"t": range(4)}, version=3)
+    assert world.member("x").state is MemberState.UNREVOKED_PARTITIONS
+    for _ in range(6):
+        world.beat("x", epoch, owned={"t": range(4)})
+        world.beat("y", world.member("y").epoch)
+        assert "x" in world.facts.members
+        world.advance(10_000)
+    assert "x" not in world.facts.members
