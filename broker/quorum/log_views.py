@@ -28,9 +28,10 @@ def view_of(
     """The view of a log ``[start_offset, end_offset)``, all of it synced.
 
     ``epochs``: each epoch and the offset of its first record, ascending. ``snapshots``: the whole ones on disk, in any
-    order. ``control``: the control records of the log with their offsets, ascending. ``quorum``: the facts that the
-    records below ``quorum_end`` leave, by a snapshot that was read or by that of `format`; only control records from
-    there on change them. ``static_voters``: those of ``controller.quorum.voters``, which count until a record names others.
+    order; those from before the log are left out. ``control``: the control records of the log with their offsets,
+    ascending. ``quorum``: the facts that the records below ``quorum_end`` leave, by a snapshot that was read or by that
+    of `format`; only control records from there on change them. ``static_voters``: those of
+    ``controller.quorum.voters``, which count until a record names others.
 
     Raises `Corrupt` if the log does not reach back to the newest snapshot, and for a stored voter that is named twice.
     """
@@ -59,7 +60,7 @@ def view_of(
         end_offset=end_offset,
         flushed_offset=end_offset,
         epochs=tuple(EpochStart(*each) for each in epochs),
-        snapshots=whole,
+        snapshots=tuple(each for each in whole if each.offset >= start_offset),
         voter_sets=tuple(voter_sets),
         kraft_versions=tuple(levels),
     )

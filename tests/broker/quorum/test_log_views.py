@@ -80,6 +80,17 @@ def test_a_log_that_does_not_reach_back_to_a_snapshot_is_corrupt():
         view_of(5, 12, [(1, 5)])
 
 
+def test_snapshots_from_before_the_log_serve_no_one():
+    """A kill may come before they are removed, and a fetched snapshot leaves them there. A replica that begins with the
+    newest goes on in the log, and one with other records below the log's start does not.
+    """
+    snapshots = [OffsetAndEpoch(0, 0), OffsetAndEpoch(10, 4), OffsetAndEpoch(20, 5)]
+    view = view_of(20, 30, [(5, 20)], snapshots)
+    assert view.snapshot_for(20, 5) is None
+    assert view.snapshot_for(20, 4) == (20, 5)
+    assert view.snapshot_for(25, 4) == (20, 5)
+
+
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.booleans()), max_size=8), st.data())
 def test_a_start_sees_what_the_machine_has_seen(steps, data):
