@@ -209,4 +209,6 @@ class LogChanges:
             return self._change(lambda: replica.begin_behind(snapshot))
         content = await loop.run_in_executor(replica.threads, replica.read_snapshot, snapshot)
         image, quorum = await loop.run_in_executor(replica.threads, read_snapshot_and_quorum, content, snapshot)
-        return await self._take_place(snapshot, image, quorum, self._life)
+        has_begun = await self._take_place(snapshot, image, quorum, self._life)
+        self._truncations = 0  # the machine that comes counts from its own beginning
+        return has_begun

@@ -203,5 +203,13 @@ async def test_a_log_begins_behind_a_snapshot_that_came_when_there_was_no_room(m
     assert (made.images, made.events) == ([(7, 0)], [])
 
 
+async def test_a_machine_that_begins_behind_a_snapshot_hears_of_its_syncs(made):
+    """It counts cuts from its own beginning; a sync of another count would be that of a log that is gone."""
+    made.changes.forget()
+    assert await made.changes.begin_behind(SnapshotId(*SNAPSHOT))
+    made.changes.flush(act.Flush(0, 0))
+    assert made.events == [Flushed(0, 0)]
+
+
 def refuse(_snapshot):
     raise OSError(28, "full")
