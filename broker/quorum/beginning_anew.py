@@ -14,9 +14,10 @@ from typing import Any, Final
 from stratalog.broker.quorum.log_changes import LogChanges
 from stratalog.broker.quorum.quorum_parts import QuorumParts
 from stratalog.broker.quorum.state_writing import StateWriting
+from stratalog.hot.storage.shortages import SHORTAGES
 from stratalog.metadata.image.snapshot import SnapshotId
 from stratalog.metadata.raft.log_view import LogView
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["BeginningAnew"]
 
@@ -49,6 +50,7 @@ class BeginningAnew:
         self._pause_seconds = 0.0
         self._refused_at = -math.inf
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def after(self, error: KafkaError) -> None:
         """Begin anew after a pause; ``error`` says why."""
@@ -61,11 +63,15 @@ class BeginningAnew:
 
     def close(self) -> None:
         """Begin no more."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
 
     def _later(self) -> None:
-        self.close()
+        if self._closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(self._pause_seconds, self._again)
 
     def _again(self) -> None:
@@ -75,12 +81,28 @@ class BeginningAnew:
             self._beside(self._read())
 
     async def _read(self) -> None:
-        """Read the log. One that the leader's snapshot has overtaken begins behind it first: there was no room for that."""
-        parts = self._parts
-        view: LogView = await parts.in_slices(parts.look())
-        newest = view.overtaken_by
-        if newest is not None:
-            if not await self._changes.begin_behind(SnapshotId(*newest)):
-                return  # the disk has refused it, and it is tried again
-            view = await parts.in_slices(parts.look())
-        self._begin(view)
+        """Read the log and go on with it; later, if there is no room on the disk yet, or no descriptor left."""
+        try:
+            view = await self._view()
+            if view is not None:
+                self._begin(view)
+        except OSError as error:
+            if error.errno not in SHORTAGES:
+                raise
+            self.after(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be read: {error}"))
+
+    async def _view(self) -> LogView | None:
+        """The log. One that the leader's snapshot has overtaken begins behind it first: there was no room for that.
+
+        None if there still is none: `after` has heard of it.
+        """
+        parts, newest = self._parts, self._changes.half_begun
+        if newest is None:
+            view: LogView = await parts.in_slices(parts.look())
+            if view.overtaken_by is None:
+                return view
+            newest = SnapshotId(*view.overtaken_by)
+        if not await self._changes.begin_behind(newest):
+            return None
+        found: LogView = await parts.in_slices(parts.look())
+        return found

@@ -58,6 +58,8 @@ class LogChanges:
         self._placed: Batch | None = None
         self._life = 0
         self._loads = 0
+        self.half_begun: SnapshotId | None = None
+        """The snapshot that the log was to begin behind when the disk refused: the log is neither as before nor as it will be."""
         replica.on_synced = self._synced
 
     def forget(self) -> None:
@@ -191,12 +193,19 @@ class LogChanges:
     async def _take_place(self, snapshot: SnapshotId, image: ClusterImage, quorum: QuorumRecords, life: int) -> bool:
         """Begin an empty log behind a snapshot that has its name; False if the disk refuses, or the machine is gone."""
         await self._publisher.halt()
-        if life != self._life or not self._change(lambda: self._replica.begin_behind(snapshot)):
+        if life != self._life or not self._begin_log(snapshot):
             self._publisher.go_on()
             return False
         self._truncations += 1
         await self._publisher.replace(image, quorum)
         self._snapshotting.loaded(snapshot)
+        return True
+
+    def _begin_log(self, snapshot: SnapshotId) -> bool:
+        self.half_begun = snapshot
+        if not self._change(lambda: self._replica.begin_behind(snapshot)):
+            return False
+        self.half_begun = None
         return True
 
     async def begin_behind(self, snapshot: SnapshotId) -> bool:
@@ -206,7 +215,7 @@ class LogChanges:
         """
         loop, replica = asyncio.get_running_loop(), self._replica
         if self._publisher.image.provenance.offset + 1 >= snapshot.end_offset:
-            return self._change(lambda: replica.begin_behind(snapshot))
+            return self._begin_log(snapshot)
         content = await loop.run_in_executor(replica.threads, replica.read_snapshot, snapshot)
         image, quorum = await loop.run_in_executor(replica.threads, read_snapshot_and_quorum, content, snapshot)
         has_begun = await self._take_place(snapshot, image, quorum, self._life)

@@ -1,6 +1,7 @@
 """The way from a change that the disk has refused to the next machine."""
 
 import asyncio
+import errno
 from types import SimpleNamespace
 
 import pytest
@@ -8,9 +9,10 @@ import pytest
 from stratalog.broker.quorum import beginning_anew
 from stratalog.broker.quorum.beginning_anew import BeginningAnew
 from stratalog.broker.quorum.publishing import at_start
+from stratalog.metadata.image.snapshot import SnapshotId
 from stratalog.metadata.raft.log_view import LogView
 from stratalog.metadata.raft.messages import OffsetAndEpoch
-from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
 FULL = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
 OVERTAKEN = LogView(end_offset=4, snapshots=(OffsetAndEpoch(9, 1),))
@@ -23,16 +25,19 @@ async def made(monkeypatch):
     monkeypatch.setattr(beginning_anew, "_FIRST_SECONDS", 0.001)
     monkeypatch.setattr(beginning_anew, "_SECONDS_MAX", 0.004)
     one = SimpleNamespace(view=BEHIND, now=1000.0, has_room=True, begun=[], asked=[], tasks=[])
-    one.state, one.changes = SimpleNamespace(is_under_way=False), SimpleNamespace(is_loading=False)
+    one.state, one.changes = SimpleNamespace(is_under_way=False), SimpleNamespace(is_loading=False, half_begun=None)
+    one.refusals = []
 
     def look():
         yield
+        if one.refusals:
+            raise one.refusals.pop()
         return one.view
 
     async def begin_behind(snapshot):
         one.asked.append(snapshot)
         if one.has_room:
-            one.view = BEHIND
+            one.view, one.refusals = BEHIND, []
         return one.has_room
 
     one.changes.begin_behind = begin_behind
@@ -86,9 +91,31 @@ async def test_a_log_that_the_leaders_snapshot_has_overtaken_begins_behind_it_on
     assert made.begun == [BEHIND]
 
 
+async def test_a_log_that_has_half_begun_behind_a_snapshot_does_so_wholly_before_it_is_read(made):
+    """Its files are partly gone, or the image reaches less far than the log's start: reading either would end the node."""
+    made.changes.half_begun, made.refusals = SnapshotId(9, 1), [Corrupt("cannot be read at offset 0")]
+    made.anew.after(FULL)
+    await asyncio.sleep(0.02)
+    assert (made.asked, made.begun) == ([(9, 1)], [BEHIND])
+
+
+async def test_a_log_that_no_descriptor_is_left_for_is_read_later(made):
+    """Clients may have taken them all; any other error of the disk ends the node."""
+    made.refusals = [OSError(errno.EMFILE, "too many open files")]
+    made.anew.after(FULL)
+    await asyncio.sleep(0.02)
+    assert made.begun == [BEHIND]
+    made.refusals = [OSError(errno.EIO, "broken")]
+    made.anew.after(FULL)
+    await asyncio.sleep(0.02)
+    with pytest.raises(OSError, match="broken"):
+        await made.tasks[-1]
+
+
 async def test_after_a_close_none_begins(made):
-    """The node is ending."""
+    """The node is ending, also if a change is refused only then."""
     made.anew.after(FULL)
     made.anew.close()
+    made.anew.after(FULL)
     await asyncio.sleep(0.01)
     assert made.begun == []

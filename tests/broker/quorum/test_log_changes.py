@@ -197,8 +197,10 @@ async def test_a_log_begins_behind_a_snapshot_that_came_when_there_was_no_room(m
     made.changes.forget()
     assert not await made.changes.begin_behind(SnapshotId(*SNAPSHOT))
     assert len(made.refused) == 2
+    assert made.changes.half_begun == SNAPSHOT
     made.replica.begin_behind = begin
     assert await made.changes.begin_behind(SnapshotId(*SNAPSHOT))
+    assert made.changes.half_begun is None
     assert made.replica.done[-3:] == [("read again", SNAPSHOT), ("halted",), ("begin", SNAPSHOT)]
     assert (made.images, made.events) == ([(7, 0)], [])
 
