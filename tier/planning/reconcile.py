@@ -23,7 +23,7 @@ class Keep(Struct, frozen=True):
 
 
 class RestartAt(Struct, frozen=True):
-    """Quarantine the local data and start an empty log at ``offset``, the remote end.
+    """Quarantine the local data and start an empty log at ``offset``, the remote end, or the log start if that is above it.
 
     It begins with ``leader_epochs``, and with the producer snapshot in the object ``snapshot_key`` (``None``: the
     archive has no live object, the producer state starts empty).
@@ -78,12 +78,15 @@ def reconcile(
     The archive wins if it goes further than the local log, or if another epoch wrote any offset that both hold (the
     archive may begin later than the local log of a replica that kept more). A directory that went back in time has
     given its epochs out twice, so that they agree: then the batches before the remote end tell, and the caller says with
-    ``diverged`` that they differ. The log start is the larger of checkpoint and manifest.
+    ``diverged`` that they differ. The log start is the larger of checkpoint and manifest. No log ends below it: DeleteRecords
+    may have moved it beyond the remote end, and records that were written between the two would be deleted ones.
     """
     log_start = max(remote_log_start, log_start_checkpoint)
     reason = ""
     if remote_end > local_end:
         reason = f"the archive ends at offset {remote_end}, the local log at {local_end}"
+    elif log_start > local_end:
+        reason = f"the log starts at offset {log_start}, and ends at {local_end} on the local disk"
     elif diverged:
         reason = f"the batch before offset {remote_end} is another one in the archive than in the local log"
     elif remote_epochs and (start := _first_known(local_start, local_epochs, remote_epochs)) < remote_end:
@@ -93,7 +96,7 @@ def reconcile(
             reason = f"below offset {remote_end} the local log was written by {_words(ours)}, the archive by {_words(theirs)}"
     if not reason:
         return Keep(log_start, remote_end)
-    return RestartAt(remote_end, max(log_start, 0), tuple(remote_epochs), snapshot_key, reason)
+    return RestartAt(max(remote_end, log_start), max(log_start, 0), tuple(remote_epochs), snapshot_key, reason)
 
 
 def _first_known(local_start: int, ours: Sequence[LeaderEpoch], theirs: Sequence[LeaderEpoch]) -> int:

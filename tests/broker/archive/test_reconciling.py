@@ -379,3 +379,29 @@ def test_a_log_that_is_led_no_longer_does_not_go_on_from_its_archive(rig, monkey
     rig.reconciling.close()
     rig.timers.pop()()
     assert (rig.finished, rig.restarted) == (0, 0)
+
+
+@pytest.mark.parametrize("batches", [0, 4])
+def test_a_log_goes_on_behind_records_that_are_deleted_and_were_not_archived(rig, batches):
+    """DeleteRecords had moved the log start into the active segment when the disk was lost, or the end of the log.
+
+    Acknowledged records below the log start would never be read.
+    """
+    rig.archive(3)
+    owner = read_manifest(rig.store, PARTITION).manifest.claimant
+    change_manifest(
+        rig.store,
+        PARTITION,
+        lambda manifest: set_log_start(manifest, owner, 22, now_ms=1, resume_at=15, reason=DELETED_RECORDS),
+    )
+    if batches:
+        rig.write(batches)
+    rig.begin(lost=True)
+    rig.start()
+    while rig.queue:
+        rig.run()
+    assert rig.finished == 1
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (22, 22)
+    rig.write(1, epoch=3)
+    read = rig.log.read(22, max_bytes=1000, max_offset=27)
+    assert (read.size_bytes > 0, read.next_offset) == (True, 27)

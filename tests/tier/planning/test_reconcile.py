@@ -40,6 +40,20 @@ def test_an_archive_that_goes_further_wins():
     assert check(local_end=100) == Keep(10, 100)
 
 
+def test_no_log_ends_below_its_start():
+    """Records that are deleted were not archived: the log goes on behind them, not at the remote end before them."""
+    found = check(local_end=0, remote_log_start=130)
+    assert isinstance(found, RestartAt)
+    assert (found.offset, found.log_start_offset, found.snapshot_key) == (130, 130, "k")
+    found = check(local_end=120, remote_log_start=130)
+    assert isinstance(found, RestartAt)
+    assert (found.offset, found.log_start_offset) == (130, 130)
+    assert check(local_end=130, remote_log_start=130) == Keep(130, 100)
+    found = check(diverged=True, log_start_checkpoint=150)
+    assert isinstance(found, RestartAt)
+    assert (found.offset, found.log_start_offset) == (150, 150)
+
+
 def test_epochs_that_differ_below_the_remote_end_are_divergence():
     """The same offsets written by another epoch are other records, however long the local log is."""
     assert isinstance(check(local_epochs=(E(1, 0), E(2, 60))), RestartAt)
