@@ -23,6 +23,7 @@ from stratalog.tier.manifests.manifest import REPAIR, Manifest, successor
 from stratalog.tier.manifests.manifest_store import StoredManifest, change_manifest, read_manifest, writer_version
 from stratalog.tier.manifests.pages import Spill, compressed, plan_spill, spill
 from stratalog.tier.manifests.parts import Claimant, HistoryRef, Job, TrashEntry, totals_of
+from stratalog.tier.manifests.runs import RUN_KINDS
 from stratalog.tier.manifests.spill import write_page
 from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed
 from stratalog.wire.errors import Corrupt, Invalid, Retriable
@@ -46,7 +47,7 @@ def repaired_manifest(
 ) -> Manifest:
     """The manifest that a plan leads to; ``uuid`` marks the quarantine, and a claim that is raised. Pure.
 
-    ``skipped`` numbers are left out.
+    ``skipped`` numbers are left out. Where offsets are lost, or the manifest is not the latest one, runs are struck off.
 
     Where the last number is not known it goes on at the seconds since 1970, above all that brokers may know: changes are
     rarer. A number that was used before would have them call the archive lost, should it end earlier.
@@ -59,7 +60,9 @@ def repaired_manifest(
     epochs = list(base.leader_epochs)
     for entry in entries:
         epochs += [each for each in entry.epochs if not epochs or each.epoch > epochs[-1].epoch]
-    jobs = base.jobs
+    # A run may know records that are gone now, or objects that are others by now.
+    unknown = bool(plan.lost) or not plan.current
+    jobs = tuple(job for job in base.jobs if not unknown or job.kind not in RUN_KINDS)
     kept = {item for job in jobs for item in job.inputs}
     dropped = tuple(sorted({entry.uuid for entry in plan.dropped} - kept))
     if dropped:

@@ -25,6 +25,7 @@ from stratalog.tier.manifests.manifest import Manifest, successor
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.named_keys import objects_of
 from stratalog.tier.manifests.parts import PAGE_KIND, Claimant, TrashEntry, totals_of
+from stratalog.tier.manifests.runs import RUN_KINDS
 from stratalog.tier.manifests.spill import spilling
 from stratalog.tier.stores.store import ObjectStore
 from stratalog.tier.work.cut_commands import cut_manifest
@@ -63,7 +64,8 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
     """The manifest with the entries of the cut; nothing to do if it has exactly these. Pure.
 
     ``live`` are its own entries now, those of pages too; its trash holds no pages with their objects any more (see
-    `rewind_partition`). Raises `Invalid` if the cut has no pin here: its objects may be gone.
+    `rewind_partition`). Runs are struck off with their parts. Raises `Invalid` if the cut has no pin here: its objects may
+    be gone.
     """
     wanted = {entry.key for entry in target.entries}
     there = manifest.log_start_offset, manifest.remote_end, manifest.deleted_ms
@@ -89,6 +91,8 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
             pages=(),
             entries=target.entries,
             trash=tuple(item for item in manifest.trash if item.key not in wanted),
+            # A run knows records that are gone now: for their sake it would take others out of the cut.
+            jobs=tuple(job for job in manifest.jobs if job.kind not in RUN_KINDS),
             archive_clean_offset=0,  # older objects come back; what a compaction said holds for its own
             deleted_ms=-1,
         ),

@@ -15,7 +15,8 @@ from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.json import from_bytes, to_bytes
 from stratalog.tier.manifests.manifest import claim
 from stratalog.tier.manifests.manifest_store import change_manifest
-from stratalog.tier.manifests.parts import Claimant
+from stratalog.tier.manifests.parts import Claimant, Job
+from stratalog.tier.manifests.runs import COMPACT_KIND
 from stratalog.tier.messages.commands import Claim
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.archive_commands import claim_archive
@@ -69,6 +70,18 @@ def test_the_state_of_a_compaction_is_forgotten(archive, repairing):
     archive.put(replace(archive.manifest, archive_clean_offset=200))
     archive.damage("wrong-bounds")
     assert repairing.apply(repairing.plan()).archive_clean_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "goes_on"), [("wrong-bounds", True), ("missing-object", False), ("missing-manifest", False)]
+)
+def test_a_run_ends_where_what_it_knows_may_be_gone(archive, repairing, kind, goes_on):
+    """It takes records out of old objects for the sake of later ones."""
+    run = Job(b"r" * 16, COMPACT_KIND, 5, 2**62)
+    archive.put(replace(archive.manifest, jobs=(run,)))
+    archive.damage(kind)
+    repaired = repairing.apply(repairing.plan(), accept_loss=True)
+    assert (run in repaired.jobs) is goes_on
 
 
 @pytest.mark.parametrize("kind", WITHOUT_LOSS)

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 
+from stratalog.tier.bucket.swap_in import swapped_in
 from stratalog.tier.bucket.trash import begin_again, leaving
 from stratalog.tier.care.restore_plan import PartitionState
 from stratalog.tier.care.rewind import check_rewind, empty_added, read_cut_target, rewind_partition
 from stratalog.tier.care.verify import verify_bucket
 from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.jobs import JobRefused
 from stratalog.tier.manifests.manifest import ManifestFenced, claim, set_log_start
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
-from stratalog.tier.manifests.parts import Claimant
+from stratalog.tier.manifests.parts import Claimant, Job
+from stratalog.tier.manifests.runs import COMPACT_KIND, begin_run, list_part, swap_part
 from stratalog.tier.manifests.spill import spilling
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.tier.work.cut_commands import create_cut, delete_cut
@@ -73,6 +78,22 @@ def test_the_state_of_a_compaction_is_forgotten(memory_store, cut, log_bytes):
     """Objects from before it are live again: a tombstone that went because they were gone would be missed."""
     change_manifest(memory_store, log_bytes.partition, lambda manifest: replace(manifest, archive_clean_offset=400))
     assert back(memory_store, cut).archive_clean_offset == 0
+
+
+def test_a_run_ends_where_its_archive_goes_back(memory_store, cut, log_bytes):
+    """It has taken records out of old objects for the sake of later ones, which are gone now."""
+    partition = log_bytes.partition
+    run = Job(b"r" * 16, COMPACT_KIND, 60, 2**62)
+    stored = change_manifest(memory_store, partition, lambda manifest: begin_run(manifest, run, now_ms=61))
+    kept = next(iter_entries(memory_store, stored.manifest, 300))
+    part = Job(b"p" * 16, COMPACT_KIND, 62, 2**62, (kept.uuid,))
+    change_manifest(memory_store, partition, lambda manifest: list_part(manifest, run.uuid, part, now_ms=62))
+    manifest = back(memory_store, cut)
+    assert (kept in manifest.entries, manifest.jobs) == (True, ())
+    output = replace(kept, uuid=part.uuid, key=partition.segment_key(kept.base, kept.end, kept.epoch, part.uuid))
+    swap = partial(swap_part, run_uuid=run.uuid, now_ms=95)
+    with pytest.raises(JobRefused):
+        change_manifest(memory_store, partition, lambda m: swapped_in(memory_store, m, [kept], output, swap))
 
 
 def test_it_is_repeated_without_effect(memory_store, cut):
