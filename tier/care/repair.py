@@ -16,6 +16,7 @@ from stratalog.tier.care.repair_plan import RepairPlan
 from stratalog.tier.care.verify_history import read_history_copy
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import LeaderEpoch
+from stratalog.tier.manifests.entry_chain import ends_of_epochs
 from stratalog.tier.manifests.history import is_kept
 from stratalog.tier.manifests.jobs import end_job
 from stratalog.tier.manifests.json import predecessor_hash, to_bytes
@@ -57,7 +58,9 @@ def repaired_manifest(
         base = replace(base, seq=max(base.seq, now_ms // 1000))
     base = replace(base, seq=base.seq + skipped)
     start = entries[0].base if entries else base.remote_end
-    epochs = list(base.leader_epochs)
+    # A copy of a history that was left names epochs that lie behind the start of later ones.
+    ends = ends_of_epochs([*base.leader_epochs, *(each for entry in entries for each in entry.epochs)])
+    epochs = [each for each in base.leader_epochs if each.start_offset < ends[each.epoch]]
     for entry in entries:
         epochs += [each for each in entry.epochs if not epochs or each.epoch > epochs[-1].epoch]
     # A run may know records that are gone now, or objects that are others by now.

@@ -25,7 +25,7 @@ from stratalog.tier.documents.json import decompressed
 from stratalog.tier.documents.keys import HistoryKey, PageKey, PartitionId, SegmentKey, parse_key
 from stratalog.tier.manifests.anomaly import Anomaly, AnomalyKind
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
-from stratalog.tier.manifests.entry_chain import Chain, choose_chain
+from stratalog.tier.manifests.entry_chain import Chain, choose_chain, without_abandoned
 from stratalog.tier.manifests.json import NewerManifest, from_bytes, predecessor_hash
 from stratalog.tier.manifests.loose_manifest import LooseManifest, page_entries, read_loosely
 from stratalog.tier.manifests.manifest import Manifest
@@ -280,7 +280,9 @@ class _Planner:
                 keys.append((key, info.size_bytes))
         read = self._readers.map(lambda item: self._from_footer(*item), keys)
         others = tuple(entry for entry in read if entry is not None)
-        return choose_chain([*sound, *others], trusted, end), others
+        found = [*sound, *others]
+        # What a copy names may have been left since, by a way back to a cut.
+        return choose_chain(found if evidence.current else without_abandoned(found), trusted, end), others
 
     def _from_footer(self, key: str, size_bytes: int) -> Entry | None:
         """The entry of an object by its own footer; None if it cannot be trusted."""

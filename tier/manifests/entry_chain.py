@@ -7,15 +7,17 @@ before it looks where the archive ends.
 
 from __future__ import annotations
 
+import heapq
+import math
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from stratalog.tier.manifests.entry import Entry
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch
 from stratalog.wire.topic import Uuid
 
-__all__ = ["Chain", "choose_chain"]
+__all__ = ["Chain", "choose_chain", "ends_of_epochs", "without_abandoned"]
 
 
 class Chain(NamedTuple):
@@ -24,6 +26,42 @@ class Chain(NamedTuple):
     entries: tuple[Entry, ...] = ()
     left_out: tuple[Entry, ...] = ()
     gaps: tuple[tuple[int, int], ...] = ()
+
+
+def ends_of_epochs(epochs: Iterable[LeaderEpoch]) -> dict[int, float]:
+    """Where each leader epoch ends at the latest: at the first offset that is known of a later one."""
+    starts: dict[int, int] = {}
+    for epoch, start in epochs:
+        starts[epoch] = min(start, starts.get(epoch, start))
+    ends: dict[int, float] = {}
+    end = math.inf
+    for epoch in sorted(starts, reverse=True):
+        ends[epoch] = end
+        end = min(end, starts[epoch])
+    return ends
+
+
+def without_abandoned(candidates: Iterable[Entry]) -> list[Entry]:
+    """The entries but those of a history that was left: a leader of a later epoch went on at or below their offsets.
+
+    Leader epochs rise with the offsets of a log. An archive that went back to a cut is gone on with under later ones, and the
+    objects behind the cut are still there for a while.
+    """
+    every = list(candidates)
+    stays: set[Uuid] = set()
+    begun: list[tuple[int, int]] = []  # epochs of what stays, the latest first, and where they began
+    end = math.inf
+    for entry in sorted(every, key=lambda one: -one.epochs[-1].epoch if one.epochs else 0):
+        if not entry.epochs:
+            stays.add(entry.uuid)
+            continue
+        while begun and -begun[0][0] > entry.epochs[-1].epoch:
+            end = min(end, heapq.heappop(begun)[1])
+        if entry.end <= end:
+            stays.add(entry.uuid)
+            for epoch, start in entry.epochs:
+                heapq.heappush(begun, (-epoch, start))
+    return [entry for entry in every if entry.uuid in stays]
 
 
 def choose_chain(candidates: Iterable[Entry], trusted: Collection[Uuid] = (), end: int | None = None) -> Chain:

@@ -9,18 +9,20 @@ from stratalog.tier.bucket.trash import TIERING_OFF, begin_again, trash_archive
 from stratalog.tier.bucket.walk import iter_partitions, iter_topics
 from stratalog.tier.care.repair import QUARANTINE, RepairRefused, apply_repair
 from stratalog.tier.care.repair_plan import plan_repair
+from stratalog.tier.care.rewind import read_cut_target, rewind_partition
 from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.manifests.anomaly import AnomalyKind
 from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.json import from_bytes, to_bytes
 from stratalog.tier.manifests.manifest import claim
-from stratalog.tier.manifests.manifest_store import change_manifest
+from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.manifests.parts import Claimant, Job
 from stratalog.tier.manifests.runs import COMPACT_KIND
 from stratalog.tier.messages.commands import Claim
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.archive_commands import claim_archive
 from stratalog.tier.work.archive_writer import archive_log
+from stratalog.tier.work.cut_commands import create_cut
 from stratalog.wire.errors import Retriable
 
 UUID = bytes(15) + b"r"
@@ -320,3 +322,36 @@ def test_an_archive_that_a_repair_has_shortened_is_never_lost_for_one_who_was_aw
     known = {"archived_end": before.remote_end, "archived_seq": before.seq + 100}
     view = claim_archive(archive.store, Claim(archive.partition, Claimant(3, 60, UUID), 1, 0, **known)).view
     assert view.remote_end < before.remote_end
+
+
+def test_a_copy_of_a_history_that_was_left_is_not_gone_back_to(memory_store, log_bytes, monkeypatch):
+    """The archive has gone back to a cut and on from there; then its manifest is lost, before a copy was made of it."""
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_MAX", 4)
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_KEPT", 2)
+    partition = log_bytes.partition
+
+    def write(numbers, epoch, claimant=None):
+        for at in numbers:
+            segment = log_bytes.segment(at * 100, 10, leader_epoch=epoch)
+            archive_log(memory_store, partition, [segment], now_ms=5, claimant=claimant)
+
+    write(range(2), 1)
+    cut = create_cut(memory_store, "monday", now_ms=50)
+    write(range(2, 5), 1)
+    write(range(5, 9), 2)
+    target = read_cut_target(memory_store, cut, cut.partitions[-1])
+    rewind_partition(memory_store, target, Claimant(1, -1, b"m" * 16), cluster_id="c", now_ms=90)
+    leader = Claimant(1, 7, b"n" * 16)
+    change_manifest(memory_store, partition, lambda manifest: claim(manifest, leader, now_ms=91))
+    write(range(2, 4), 7, leader)
+    before = read_manifest(memory_store, partition).manifest
+    memory_store.delete_many([partition.manifest_key])
+    folder = next(iter_partitions(memory_store, next(iter_topics(memory_store))))
+    with ThreadPoolExecutor(2) as readers:
+        plan = plan_repair(memory_store, folder, "orders", VerifyOptions(2**62, 0), readers=readers)
+    assert plan.source.startswith("the copy of manifest")
+    with pytest.raises(RepairRefused, match=r"\[400, 700\)"):
+        apply_repair(memory_store, plan, uuid=UUID, now_ms=99)
+    repaired = apply_repair(memory_store, plan, uuid=UUID, now_ms=99, accept_loss=True).manifest
+    assert list(iter_entries(memory_store, repaired)) == list(iter_entries(memory_store, before))
+    assert repaired.leader_epochs == before.leader_epochs

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.manifests.entry import LeaderEpoch
-from stratalog.tier.manifests.entry_chain import Chain, choose_chain
+from stratalog.tier.manifests.entry_chain import Chain, choose_chain, without_abandoned
 
 
 def ranges(chain):
@@ -42,6 +42,15 @@ def test_with_a_hole_the_run_that_reaches_the_known_end_is_taken(make_entry):
     assert choose_chain(before + after, end=100).gaps == ((90, 95),)
     assert ranges(choose_chain(before + after)) == [(0, 10), (10, 90)]
     assert ranges(choose_chain(before + after, {after[0].uuid})) == [(95, 100)]
+
+
+def test_a_history_that_was_left_is_told_by_its_epochs(make_entry):
+    """A later leader went on below its end. An object that only brings older data together was left by nobody."""
+    kept = [make_entry(0, 10, epoch=1), make_entry(10, 20, epoch=7), make_entry(20, 30, epoch=8)]
+    left = [make_entry(10, 20, epoch=1), make_entry(20, 50, epoch=3), make_entry(5, 12, epoch=2)]
+    assert without_abandoned([*left, *kept]) == kept
+    merged = make_entry(0, 20, epoch=9, epochs=(LeaderEpoch(1, 0), LeaderEpoch(7, 10)))
+    assert without_abandoned([merged, *kept]) == [merged, *kept]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12), st.integers(0, 3)), max_size=12))
