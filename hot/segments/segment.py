@@ -322,15 +322,14 @@ class Segment:
 
     def must_roll(self, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int) -> bool:
         """Kafka's four conditions for a batch that would be appended now."""
-        config = self.config
-        position = self.size_bytes
-        if position > config.segment_bytes - size_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+        start, position, config = self.roll_timestamp_ms, self.size_bytes, self.config
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        if position:
-            start = self.roll_timestamp_ms
-            waited = max_timestamp_ms - start if start >= 0 else now_ms - self.first_append_ms
-            if waited > config.segment_ms - config.segment_jitter_ms:
-                return True
+        if not position:  # whatever its size: a second segment that begins at the same offset would have the same files
+            return False
+        waited = max_timestamp_ms - start if start >= 0 else now_ms - self.first_append_ms
+        if position > config.segment_bytes - size_bytes or waited > config.segment_ms - config.segment_jitter_ms:
+            return True
         indexes = self._indexes
         if indexes is None:
             indexes = self._to_append()

@@ -110,6 +110,47 @@ def test_a_batch_beyond_relative_offset_2_to_the_31_opens_a_segment(bench, make_
     assert [segment.base_offset for segment in log.segments()] == [0, 2147483648]
 
 
+def check_one_file_each(bench, log, config, end: int) -> None:
+    """No segment shares its files with another: what retention removes of one is all that goes."""
+    bases = [segment.base_offset for segment in log.segments()]
+    assert bases == sorted(set(bases))
+    before = bench.headers(log)
+    log.delete_local_before(0)
+    log.sync()
+    assert [header.base_offset for header in bench.headers(log)] == [header.base_offset for header in before]
+    log.close()
+    again = bench.open(config)
+    assert (again.log_start_offset, again.log_end_offset) == (0, end)
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_an_empty_segment_takes_a_copied_batch_that_is_larger_than_segments_are_now(bench, make_batch, rolled):
+    """``segment.bytes`` was lowered since its leader wrote it. A second segment would begin at the same offset."""
+    config = LogConfig(segment_bytes=300)
+    log = bench.open(config)
+    first = 0
+    if rolled:
+        first = 1
+        log.append_as_follower(memoryview(make_batch(0, leader_epoch=1)), leader_epoch=1, now_ms=5)
+        log.roll()
+    for base in (first, first + 40, first + 80):
+        log.append_as_follower(memoryview(make_batch(base, 40, leader_epoch=1)), leader_epoch=1, now_ms=5)
+        log.write_queued()
+    log.sync()
+    check_one_file_each(bench, log, config, first + 120)
+
+
+def test_an_empty_segment_takes_a_batch_whose_index_has_no_room_for_an_entry(bench):
+    """``segment.index.bytes=4``, the smallest value: each batch has a segment of its own, and each segment its files."""
+    config = LogConfig(segment_index_bytes=4)
+    log = bench.open(config)
+    for _ in range(3):
+        bench.append(log, 2)
+    log.sync()
+    assert [segment.base_offset for segment in log.segments()] == [0, 2, 4]
+    check_one_file_each(bench, log, config, 6)
+
+
 def test_a_new_leader_epoch_is_stored_without_a_record(bench):
     """OffsetForLeaderEpoch knows the epoch from its first moment; it is stored with the next sync."""
     log = bench.open()
