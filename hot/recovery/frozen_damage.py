@@ -101,7 +101,7 @@ class FrozenDamage(Struct):
             name = f"{segment.base_offset:020d}.log.from-{sound.end_position}"
             self.quarantine.keep(name, segment.file, sound.end_position, segment.size_bytes - sound.end_position, why)
         kept = "" if self.quarantine.directory is None else f"; what was left is kept in {self.quarantine.directory}"
-        first = [sound.end_offset] if gone[:1] != [sound.end_offset] else []
+        first = [sound.end_offset] if gone[:1] != [sound.end_offset] and sound.end_offset < end else []
         pieces = self._ranges([*first, *gone], end, f"{why}{kept}")
         segment.known_aborted = None  # those whose markers are missing now stand in the file
         self._shorten(segment, sound, reindex=not gone)

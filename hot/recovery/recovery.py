@@ -38,7 +38,7 @@ from stratalog.hot.recovery.listing import listed_segments, listed_snapshots, no
 from stratalog.hot.recovery.opening import LoadedLog, OpenRequest, RecoveryReport
 from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.recovery.replay import apply_stored_batch
-from stratalog.hot.recovery.set_aside import SoundPart
+from stratalog.hot.recovery.set_aside import SoundPart, sound_part
 from stratalog.hot.recovery.snapshots import SNAPSHOT, first_unflushed, restore_state, stray_snapshots
 from stratalog.hot.recovery.summary_check import KnownPart, known_part, load_summarised
 from stratalog.hot.segments.scan import Damage, scan_checked
@@ -233,7 +233,9 @@ def _cut_out(loading: _Loading, number: int, damage: Damage) -> bool:
     if torn or number + 1 == len(loading.segments) or not loading.request.config.remote_storage_enable:
         return False
     segment.next_offset = loading.segments[number + 1].base_offset
-    sound = SoundPart(damage.position, max(loading.end_offset, segment.base_offset), damage.reason)
+    sound = sound_part(segment.file, segment.size_bytes, segment, loading.gaps_below)
+    if not sound.why or sound.end_position >= damage.position:  # else a batch before it has moved
+        sound = SoundPart(damage.position, max(loading.end_offset, segment.base_offset), damage.reason)
     why = f"{segment.path()} is damaged at position {damage.position}: {damage.reason}"
     loading.segments[number : number + 1] = loading.frozen.cut_out(segment, sound, why)
     _pass_missing(loading, number)

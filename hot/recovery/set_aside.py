@@ -7,7 +7,7 @@ them behind the end of their segment and keeps them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -23,6 +23,9 @@ from stratalog.wire.errors import Corrupt
 __all__ = ["SetAside", "SoundPart", "sound_part"]
 
 
+_BASE_OFFSET_BYTES: Final = 8
+
+
 class SoundPart(NamedTuple):
     """The part of a segment before its first bad batch. ``why`` is empty if there is none."""
 
@@ -34,16 +37,27 @@ class SoundPart(NamedTuple):
 def sound_part(
     file: File, size_bytes: int, segment: Segment, gaps_below: int, *, start: int = 0, due: int | None = None
 ) -> SoundPart:
-    """Verify the batches from position ``start``, where offset ``due`` is next, to ``size_bytes``. Raises `OSError`."""
-    position, due = start, segment.base_offset if due is None else due
+    """Verify the batches from position ``start``, where offset ``due`` is next, to ``size_bytes``. Raises `OSError`.
+
+    No CRC covers a base offset. So where offsets go back behind a gap, the batch that was before them is the one that moved.
+    """
+    position, due = before = start, segment.base_offset if due is None else due
+    is_behind_gap = False
     for batch in scan_checked(file, start, size_bytes, due, gaps_below=gaps_below):
         if isinstance(batch, Damage):
+            if is_behind_gap and before[1] <= _base_offset_at(file, batch.position) < due:
+                position, due = before
             return SoundPart(position, due, batch.reason)
         why = misplaced(batch.header, segment.next_offset - 1, -1)
         if why:
             return SoundPart(position, due, why)
+        before, is_behind_gap = (position, due), batch.header.base_offset > due
         position, due = batch.position + batch.header.size_bytes, batch.header.next_offset
     return SoundPart(position, due, "")
+
+
+def _base_offset_at(file: File, position: int) -> int:
+    return int.from_bytes(file.pread(_BASE_OFFSET_BYTES, position), "big", signed=True)
 
 
 class SetAside(Struct, frozen=True):
@@ -54,9 +68,9 @@ class SetAside(Struct, frozen=True):
     gaps_below: int
 
     def carry_out(self, damage: UnreadableBatch) -> Segment | None:
-        """The missing range that follows from what a reader met; None for the active segment, or if nothing is wrong.
+        """The missing range that follows from what a reader met. Raises `OSError`.
 
-        Raises `OSError`.
+        None for the active segment, or if no offset is missing: nothing is wrong, or what is lies behind the last batch.
         """
         number = next((at for at, one in enumerate(self.segments) if one.path() == damage.path), -1)
         segment = self.segments[number]
@@ -66,6 +80,11 @@ class SetAside(Struct, frozen=True):
         if not sound.why:
             return None
         end_offset = segment.next_offset
+        if sound.end_offset == end_offset:  # a range without offsets would have the files of the next segment
+            segment.size_bytes = segment.written_bytes = sound.end_position
+            self.place.cache.drop(segment)
+            self.segments.forget_borders()
+            return None
         why = f"{damage.path} is damaged at position {sound.end_position}: {sound.why}"
         missing = missing_segment(self.place, sound.end_offset, end_offset, why)
         self.place.cache.drop(segment)
@@ -98,10 +117,10 @@ class SetAside(Struct, frozen=True):
         return sound
 
     def _indexed(self, file: File, size_bytes: int, segment: Segment, position: int) -> tuple[int, int]:
-        """Where to begin, and the offset that is due there."""
+        """Where to begin, and the offset that is due there: before ``position``, for the batch before it may have moved."""
         try:
             data = self.place.files.read_bytes(segment.path(".index"))
-            offset, start = OffsetIndex.from_bytes(segment.base_offset, data).floor_at(position)
+            offset, start = OffsetIndex.from_bytes(segment.base_offset, data).floor_at(position - 1)
         except (Corrupt, FileNotFoundError):
             return 0, segment.base_offset
         for _, _, base_offset, last_offset in scan_borders(file, start, size_bytes):
