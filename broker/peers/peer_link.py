@@ -180,7 +180,7 @@ class PeerLink:
             elif isinstance(action, Deliver):
                 self._deliver(action.request)
             elif isinstance(action, Fail):
-                self._requests.pop(action.request).fail(_ERRORS[action.failure], action.why)
+                self._fail(action)
             elif isinstance(action, HangUp):
                 self._hang_up()
                 self._say(action.why, self._state.failures)
@@ -202,6 +202,12 @@ class PeerLink:
                 return
         del self._requests[action.request]
         self._later(Unsent(action.request))
+
+    def _fail(self, action: Fail) -> None:
+        """End a request, unless `_send` has: its `Unsent` may come later in the same turn."""
+        request = self._requests.pop(action.request, None)
+        if request is not None:
+            request.fail(_ERRORS[action.failure], action.why)
 
     def _deliver(self, number: int) -> None:
         request = self._requests.pop(number)

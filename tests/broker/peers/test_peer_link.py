@@ -119,6 +119,23 @@ async def test_closing_fails_what_is_open(shared_broker, new_link):
     await link.wait_closed()
 
 
+async def test_a_link_that_closes_as_it_passes_over_a_request_fails_all_others(shared_broker, new_link):
+    """Its caller had withdrawn it before there was a connection: the link has forgotten it, its machine not yet."""
+    link = new_link(shared_broker.port, negotiates=False)
+    withdrawn, other = (link.ask(MetadataRequest(topics=[]), timeout_ms=5000, version=9) for _ in range(2))
+    withdrawn.cancel()
+    connected = link.connection_made
+
+    def closes_in_the_same_turn(connection):
+        connected(connection)
+        link.close()
+
+    link.connection_made = closes_in_the_same_turn
+    with pytest.raises(PeerClosed, match="Metadata: the link is closed"):
+        await asyncio.wait_for(other, 10)
+    assert link.requests == 0
+
+
 def test_a_link_works_on_the_brokers_own_loop(shared_broker):
     """By name, with a look-up in a thread."""
 
