@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -93,6 +93,8 @@ class Mount:
     def __init__(self, services: MountServices) -> None:
         self._services = services
         self._topics: dict[Uuid, ArchivedTopic] = {}
+        self._unwritten: dict[Uuid, None] = {}
+        """Topics of which the metadata may not say what `_topics` does: a write may fail, and is tried again."""
         self._partitions: dict[TopicPartition, Mounted] = {}
         self._turn: Iterator[Mounted] = iter(())
         self._views = RemoteViews()
@@ -100,8 +102,8 @@ class Mount:
         self._told: frozenset[str] = frozenset()
 
     def holds(self, topic_id: Uuid) -> bool:
-        """Whether a topic is one of the bucket: then no log of it is opened here."""
-        return topic_id in self._topics
+        """Whether a topic is one of the bucket, or was one until just now: then no log of it is opened here."""
+        return topic_id in self._topics or topic_id in self._unwritten
 
     def __iter__(self) -> Iterator[Mounted]:
         """The partitions that are served from the bucket."""
@@ -139,29 +141,42 @@ class Mount:
         self._told = frozenset(catalogue.problems)
         wanted = {topic.topic_id: topic for topic in catalogue.topics if _servable(topic)}
         for topic_id in [one for one in self._topics if one not in wanted]:
-            await self._leave(self._topics.pop(topic_id))
+            self._unwritten[topic_id] = None
+            self._leave(self._topics.pop(topic_id))
+        await self._write()
         news = [(topic, self._topics.get(topic.topic_id)) for topic in wanted.values()]
         news = [(topic, known) for topic, known in news if topic != known]
         added: list[Mounted] = []
-        records: list[Message] = []
         for topic, known in news:
+            self._unwritten[topic.topic_id] = None
             self._topics[topic.topic_id] = topic
             first = 0 if known is None else known.partition_count
             added += [self._mounted(topic, number) for number in range(first, topic.partition_count)]
-            records += _records(topic, first, self._services.config.node_id, {} if known is None else known.configs)
         for start in range(0, len(added), _LOADS_AT_ONCE):
             await asyncio.gather(*map(self._load, added[start : start + _LOADS_AT_ONCE]))
-        for start in range(0, len(records), _RECORDS_AT_ONCE):
-            await self._services.write(tuple(records[start : start + _RECORDS_AT_ONCE]))
+        await self._write()
 
-    async def _leave(self, topic: ArchivedTopic) -> None:
+    def _leave(self, topic: ArchivedTopic) -> None:
         log.warning("topic %s is no longer in the bucket", topic.name)
         for number in range(topic.partition_count):
             mounted = self._partitions.pop(TopicPartition(topic.name, number), None)
             if mounted is not None:
                 self._services.partitions.remove_view(mounted.unified)
                 mounted.remote.end_reads()
-        await self._services.write((RemoveTopicRecord(topic_id=topic.topic_id),))
+
+    async def _write(self) -> None:
+        """Bring the metadata to what they do not say yet. Raises `KafkaError`; what is left is for the next call."""
+        asked, image, records = list(self._unwritten), self._services.image(), list[Message]()
+        for topic_id in asked:
+            topic = self._topics.get(topic_id)
+            if topic is not None:
+                records += _records(topic, image, self._services.config.node_id)
+            elif topic_id in image.topics.by_id:
+                records.append(RemoveTopicRecord(topic_id=topic_id))
+        for start in range(0, len(records), _RECORDS_AT_ONCE):
+            await self._services.write(tuple(records[start : start + _RECORDS_AT_ONCE]))
+        for topic_id in asked:
+            del self._unwritten[topic_id]
 
     def _mounted(self, topic: ArchivedTopic, number: int) -> Mounted:
         services = self._services
@@ -193,8 +208,9 @@ class Mount:
         if isinstance(report, commands.ManifestRead):
             mounted.remote.apply(report.view)
             mounted.partition.held_back = None
-        else:
-            mounted.partition.held_back = getattr(report, "message", str(report))
+            return
+        before, mounted.partition.held_back = mounted.partition.held_back, getattr(report, "message", str(report))
+        if before != mounted.partition.held_back:
             log.error("%s cannot be served: %s", mounted.unified.topic_partition, mounted.partition.held_back)
 
     async def _follow(self) -> None:
@@ -204,7 +220,11 @@ class Mount:
                 await self._look()
                 if number % _CATALOGUE_ROUNDS == 0:
                     await self._look_at_topics()
-            except KafkaError:
+                elif self._unwritten:
+                    await self._write()
+            except KafkaError as error:
+                log.error("news of the bucket could not be taken in; the next look tries again: %s", error)
+            except Exception:  # a mistake in one partition may not keep all others as they are
                 log.exception("news of the bucket could not be taken in; the next look tries again")
 
     async def _look(self) -> None:
@@ -215,7 +235,8 @@ class Mount:
         if len(due) < _OTHERS_A_ROUND:
             self._turn = iter(list(self._partitions.values()))
         for mounted in due:
-            if now_ms - mounted.looked_ms < _STALE_MS:
+            is_gone = self._partitions.get(mounted.unified.topic_partition) is not mounted
+            if is_gone or now_ms - mounted.looked_ms < _STALE_MS:
                 continue
             mounted.looked_ms = now_ms
             if mounted.remote.known:
@@ -246,13 +267,16 @@ def _servable(topic: ArchivedTopic) -> bool:
     return True
 
 
-def _records(topic: ArchivedTopic, first: int, node_id: int, known_configs: Mapping[str, str]) -> list[Message]:
-    """The metadata records of the partitions from ``first`` on, and of a new topic itself."""
-    records: list[Message] = [] if first else [TopicRecord(name=topic.name, topic_id=topic.topic_id)]
+def _records(topic: ArchivedTopic, image: ClusterImage, node_id: int) -> list[Message]:
+    """The metadata records that ``image`` lacks of a topic, of its settings and its partitions."""
+    known = image.topics.by_id.get(topic.topic_id)
+    first = 0 if known is None else len(known.partitions)
+    records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic.topic_id)] if known is None else []
+    configs = {} if known is None else image.topic_configs(topic.name)
     records += [
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
         for name, value in topic.configs.items()
-        if known_configs.get(name) != value and _is_setting(name, value)
+        if configs.get(name) != value and _is_setting(name, value)
     ]
     state = PartitionImage((node_id,), (node_id,), leader=node_id, leader_epoch=LEADER_EPOCH)
     return records + [state.to_record(topic.topic_id, number) for number in range(first, topic.partition_count)]

@@ -186,6 +186,47 @@ def test_a_bucket_that_is_not_there_is_no_empty_one(start_node, tmp_path):
     assert not (tmp_path / "other" / "bucket").exists()
 
 
+@pytest.mark.story
+def test_a_topic_that_leaves_unread_does_not_end_the_following(mounted, bucket):
+    """The damaged manifest of one of its partitions is asked for again, and just then the topic is gone."""
+    bucket.store.put(PartitionId("orders", ORDERS, 3).manifest_key, b"{")
+    bucket.describe("orders", ORDERS, 4)
+    mounted.wait_until(lambda: len(mounted.node.image.topics.by_name["orders"].partitions) == 4)
+    bucket.describe("orders", ORDERS, 4, state="deleting")
+    mounted.wait_until(lambda: "orders" not in mounted.node.image.topics.by_name)
+    for number in range(3):
+        bucket.archive(f"clicks{number}", os.urandom(16), 0, [b"click"])
+        mounted.wait_until(lambda number=number: f"clicks{number}" in mounted.node.image.topics.by_name)
+
+
+@pytest.mark.story
+def test_metadata_that_could_not_be_written_are_written_later(mounted, bucket, monkeypatch):
+    """A topic that is new, one that has gone and more partitions: a full disk keeps none of them back for good."""
+    bucket.archive("clicks", os.urandom(16), 0, [b"click"])
+    mounted.wait_until(lambda: "clicks" in mounted.node.image.topics.by_name)
+    full, propose = [True], type(mounted.node.quorum).propose
+
+    def proposed(quorum, records, *, epoch):
+        if full:
+            full.append(True)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+        return propose(quorum, records, epoch=epoch)
+
+    monkeypatch.setattr(type(mounted.node.quorum), "propose", proposed)
+    bucket.archive("views", os.urandom(16), 0, [b"view"])
+    bucket.describe("orders", ORDERS, 5)
+    mounted.wait_until(lambda: len(full) > 3)
+    full.clear()
+    mounted.wait_until(lambda: "views" in mounted.node.image.topics.by_name)
+    mounted.wait_until(lambda: len(mounted.node.image.topics.by_name["orders"].partitions) == 5)
+    full.append(True)
+    bucket.describe("orders", ORDERS, 5, state="deleting")
+    mounted.wait_until(lambda: len(full) > 3)
+    full.clear()
+    mounted.wait_until(lambda: "orders" not in mounted.node.image.topics.by_name)
+    assert mounted.values("views") == [b"view"]
+
+
 def test_it_begins_with_nothing_of_an_earlier_run(mounted):
     """Topics that stand in the metadata already may be others than those of the bucket."""
     mounted.stop()
