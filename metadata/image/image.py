@@ -143,6 +143,13 @@ class ImageDelta:
             raise Corrupt(f"a {type(record).__name__} cannot be applied to the image of the cluster")
         handler(self, record)
 
+    def replaying(self, record: Message) -> Generator[None, None, None]:
+        """The same in steps, for a record that changes very many things."""
+        if isinstance(record, records.ClearElrRecord):
+            yield from self._topics.clearing_eligible(record)
+        else:
+            self.replay(record)
+
     def build(self, provenance: Provenance) -> ClusterImage:
         """The next image."""
         return at_once(self.building)(provenance)

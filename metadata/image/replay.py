@@ -120,7 +120,7 @@ class MetadataReplay:
                 raise Corrupt(f"a metadata transaction ends that never began, before offset {self.next_offset}")
             if isinstance(record, EndTransactionRecord):
                 for count, pending in enumerate(self._pending, 1):
-                    self._delta.replay(pending)
+                    yield from self._delta.replaying(pending)
                     if count % _RECORDS_PER_PAUSE == 0:
                         yield
             self._pending.clear()
@@ -128,7 +128,7 @@ class MetadataReplay:
         elif self._in_transaction:
             self._pending.append(record)
         else:
-            self._delta.replay(record)
+            yield from self._delta.replaying(record)
 
     def image(self) -> ClusterImage:
         """The image of all that has taken effect; later batches go on from it."""

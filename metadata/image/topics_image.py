@@ -39,6 +39,7 @@ NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
 _TOPICS_PER_PAUSE: Final = 500
+_PARTITIONS_PER_PAUSE: Final = 500
 
 
 class LeaderRecovery(IntEnum):
@@ -249,6 +250,11 @@ class TopicsDraft:
 
     def clear_eligible(self, record: ClearElrRecord) -> None:
         """Forget the eligible leader replicas of one topic, or of all. Raises `Corrupt` for an unknown name."""
+        at_once(self.clearing_eligible)(record)
+
+    def clearing_eligible(self, record: ClearElrRecord) -> Generator[None, None, None]:
+        """The same in steps: while a broker is away every partition of the cluster may have some."""
+        looked_at = 0
         if record.topic_name:
             found = self._named(record.topic_name)
             if found is None:
@@ -261,6 +267,9 @@ class TopicsDraft:
             partitions = self._base.by_id[topic_id].partitions if draft is None else draft.partitions
             change = PartitionChangeRecord(topic_id=topic_id, eligible_leader_replicas=[], last_known_elr=[])
             for number, image in list(partitions.items()):
+                looked_at += 1
+                if looked_at % _PARTITIONS_PER_PAUSE == 0:
+                    yield
                 if image.eligible_leader_replicas or image.last_known_eligible:
                     draft = self._draft(topic_id, number)
                     draft.partitions[number] = image.changed(change)

@@ -20,8 +20,11 @@ from stratalog.wire.records.control import encode_record as encode_control_recor
 from stratalog.wire.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ClearElrRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    PartitionRecord,
+    TopicRecord,
     encode_record,
 )
 
@@ -173,3 +176,23 @@ def test_images_taken_on_the_way_share_and_go_on():
     assert first.features == {"group.version": 1}
     assert second.features == {"group.version": 1, "other": 2}
     assert second.topics is first.topics
+
+
+@pytest.mark.parametrize("is_transaction", [False, True])
+def test_one_record_that_changes_all_partitions_is_taken_in_steps(is_transaction):
+    """Where a broker is away each may have eligible replicas: another minimum of the cluster clears them all."""
+    topic_id = b"t" * 16
+    partitions = [
+        PartitionRecord(topic_id=topic_id, partition_id=number, replicas=[1, 2], isr=[1], eligible_leader_replicas=[2])
+        for number in range(3000)
+    ]
+    image = EMPTY_IMAGE.apply([TopicRecord(name="t", topic_id=topic_id), *partitions], Provenance(8, 1, 50))
+    record = ClearElrRecord(topic_name="")
+    batch = [BeginTransactionRecord(), record, EndTransactionRecord()] if is_transaction else [record]
+    replay, own = MetadataReplay(image), MetadataReplay(image)
+    assert sum(1 for _ in replay.replay_steps(_batch(9, *batch))) > 5
+    assert sum(1 for _ in own.replay_own(batch, Provenance(8 + len(batch), 1, 59))) > 5
+    for after in (replay.image(), own.image()):
+        cleared = after.topics.by_name["t"].partitions.values()
+        assert len(cleared) == 3000
+        assert not any(one.eligible_leader_replicas for one in cleared)
