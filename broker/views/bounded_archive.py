@@ -7,6 +7,8 @@ here.
 from __future__ import annotations
 
 import tempfile
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +22,6 @@ from stratalog.hot.storage.filesystem import RealFile
 from stratalog.tier.messages import commands
 from stratalog.tier.messages.reports import BoundedViewRead, Tail
 from stratalog.tier.objects.chunk_table import ROW_BYTES
-from stratalog.wire.batch import iter_headers
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.parts import FileSlice
 
@@ -31,38 +32,49 @@ if TYPE_CHECKING:
     from stratalog.tier.manifests.entry import LeaderEpoch
     from stratalog.tier.reading.chunk_pins import Reader
 
-__all__ = ["BoundedArchive"]
+__all__ = ["BoundedArchive", "KeptTail", "TailFile"]
 
 
-class _TailFile:
-    """The batches of a tail in an unlinked file, from which they are sent as any others."""
+class TailFile:
+    """The tails of a view in one unlinked file, from which their batches are sent as any others."""
 
-    def __init__(self, tail: Tail) -> None:
-        self.tail = tail
+    def __init__(self) -> None:
+        """Raises `OSError`."""
         fd, path = tempfile.mkstemp(prefix="stratalog-view-")
         self._file = RealFile(fd, path)  # it closes with the last slice of it
         Path(path).unlink()
+        self.size_bytes = 0
+
+    def keep(self, tail: Tail) -> KeptTail:
+        """Write a tail down. Raises `OSError`; then the file takes no other one."""
         left = memoryview(tail.data)
         while left:
             left = left[self._file.writev([left]) :]
-        self._batches = [(header.next_offset, at, header.size_bytes) for at, header in iter_headers(tail.data)]
+        position, self.size_bytes = self.size_bytes, self.size_bytes + len(tail.data)
+        return KeptTail(self._file, position, replace(tail, data=b""))
+
+
+class KeptTail:
+    """One of them. A chunk of 4 MiB may have tens of thousands of batches: they are found without a look at each."""
+
+    def __init__(self, file: RealFile, position: int, tail: Tail) -> None:
+        self.tail = tail
+        self._file = file
+        self._position = position
+        self._ends = array("q", tail.ends)
+        self._positions = array("q", tail.positions)
 
     def read(self, offset: int, max_bytes: int, *, min_one_batch: bool) -> RemoteSlices:
         """Whole batches from the one that holds ``offset`` on."""
-        tail = self.tail
-        start = size_bytes = 0
-        next_offset = offset
-        for after, at, batch_bytes in self._batches:
-            if after <= offset:
-                continue
-            if size_bytes + batch_bytes > max_bytes and not (min_one_batch and not size_bytes):
-                break
-            start = start if size_bytes else at
-            size_bytes += batch_bytes
-            next_offset = after
-        else:
-            next_offset = tail.end
-        parts = [FileSlice(self._file, start, size_bytes)] if size_bytes else []
+        tail, ends, positions = self.tail, self._ends, self._positions
+        first = bisect_right(ends, offset)
+        last = max(bisect_right(positions, positions[first] + max_bytes) - 1, first)
+        if last == first < len(ends) and min_one_batch:
+            last += 1
+        next_offset = tail.end if last == len(ends) else ends[last - 1] if last > first else offset
+        size_bytes = positions[last] - positions[first]
+        at = self._position + positions[first]
+        parts = [FileSlice(self._file, at, size_bytes)] if size_bytes else []
         return RemoteSlices(parts, size_bytes, next_offset, tail.aborted)
 
 
@@ -85,15 +97,18 @@ class BoundedArchive:
             command.partition, submit=self._submit, chunks=chunks, metrics=metrics, wake=wake, now_ms=now_ms
         )
         self._end_offset = 0
-        self._tail: _TailFile | None = None
+        self._tail: KeptTail | None = None
 
-    def take(self, report: BoundedViewRead) -> None:
-        """The view has been read. It may be read again, if objects were replaced: then it ends where it ended."""
+    def take(self, report: BoundedViewRead, tails: TailFile) -> None:
+        """The view has been read; ``tails`` gets its tail. Raises `OSError`.
+
+        It may be read again, if objects were replaced: then it ends where it ended.
+        """
         self._command = commands.ReadBoundedView(
             self._command.partition, report.end_offset, None, self._command.key, self._command.sha256
         )
         self._end_offset = report.end_offset
-        self._tail = None if report.tail is None else _TailFile(report.tail)
+        self._tail = None if report.tail is None else tails.keep(report.tail)
         self._inner.apply(report.view)
 
     def _submit(self, command: commands.Command, answered: Callable[[commands.Report], None]) -> None:
@@ -110,7 +125,12 @@ class BoundedArchive:
     def _reread(self, report: commands.Report) -> commands.Report:
         if not isinstance(report, BoundedViewRead):
             return report
-        self._tail = None if report.tail is None else _TailFile(report.tail)
+        try:
+            self._tail = None if report.tail is None else TailFile().keep(report.tail)
+        except OSError as error:
+            return commands.FailedReport(
+                f"the last part of a view cannot be kept: {error}", retriable=False, local=True
+            )
         return commands.ManifestRead(report.view)
 
     # -- as RemoteReader --------------------------------------------------------------------------------------------

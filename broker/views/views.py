@@ -23,7 +23,7 @@ from stratalog.broker.replicas.unified_log import SearchBatch, UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import TopicMetrics
 from stratalog.broker.views.archived_log import LEADER_EPOCH, archived_log, wake_readers
-from stratalog.broker.views.bounded_archive import BoundedArchive
+from stratalog.broker.views.bounded_archive import BoundedArchive, TailFile
 from stratalog.broker.workers.io_worker import Submit, ask
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
@@ -39,6 +39,8 @@ _OPEN_MAX: Final = 32
 _CUT_CHECKED_MS: Final = 60_000
 """So long a cut is believed to be there still."""
 _AT_ONCE: Final = 32
+_TAIL_BYTES_MAX: Final = 1 << 30
+"""Of all open views together; one alone may have more."""
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +48,15 @@ log = logging.getLogger(__name__)
 class _View:
     """An open view; ``cut_id`` is empty for one of a time."""
 
-    __slots__ = ("checked_ms", "cut_id", "partitions", "topic")
+    __slots__ = ("checked_ms", "cut_id", "partitions", "tail_bytes", "topic")
 
-    def __init__(self, topic: TopicImage, partitions: Sequence[UnifiedLog], cut_id: str, checked_ms: int) -> None:
+    def __init__(
+        self, topic: TopicImage, partitions: Sequence[UnifiedLog], cut_id: str, tail_bytes: int, checked_ms: int
+    ) -> None:
         self.topic = topic
         self.partitions = partitions
         self.cut_id = cut_id
+        self.tail_bytes = tail_bytes
         self.checked_ms = checked_ms
 
 
@@ -119,6 +124,9 @@ class Views:
                 self._close(name)
                 log.warning("%s cannot be shown: %s", name, error.message)
                 return error.code
+            except OSError as error:
+                log.error("%s cannot be shown: its last records cannot be kept in a file: %s", name, error)
+                return ErrorCode.LEADER_NOT_AVAILABLE
         return ErrorCode.NONE
 
     # -- opening ----------------------------------------------------------------------------------------------------
@@ -139,7 +147,7 @@ class Views:
             )
             for one in members
         ]
-        self._add(name, wanted, await self._read(asked), cut.cut_id)
+        await self._show(name, wanted, asked, cut.cut_id)
 
     async def _open_time(self, name: str, wanted: ViewName) -> None:
         topic = self._services.image().topics.by_name.get(wanted.topic)
@@ -149,10 +157,7 @@ class Views:
             commands.ReadBoundedView(PartitionId(topic.name, topic.topic_id, number), timestamp_ms=wanted.timestamp_ms)
             for number in topic.partitions
         ]
-        read = await self._read(asked)
-        for command, report in read:
-            await self._check_covered(command.partition, wanted.timestamp_ms or 0, report)
-        self._add(name, wanted, read, "")
+        await self._show(name, wanted, asked, "")
 
     async def _check_covered(self, partition: PartitionId, timestamp_ms: int, report: commands.BoundedViewRead) -> None:
         """Raises if records of before that time are on the local disk only.
@@ -176,43 +181,46 @@ class Views:
                 f"itself up to offset {end}",
             )
 
-    async def _read(
-        self, asked: Sequence[commands.ReadBoundedView]
-    ) -> list[tuple[commands.ReadBoundedView, commands.BoundedViewRead]]:
-        """The views of partitions, some at a time. Raises `KafkaError`."""
-        read = []
+    async def _show(self, name: str, wanted: ViewName, asked: Sequence[commands.ReadBoundedView], cut_id: str) -> None:
+        """Read the views of partitions, some at a time, and show them when all are there. Raises `KafkaError`, `OSError`."""
+        topic_id = _view_id(name, cut_id, asked[0].partition.topic_id if asked else b"")
+        tails = TailFile()
+        partitions: list[UnifiedLog] = []
         for start in range(0, len(asked), _AT_ONCE):
             some = asked[start : start + _AT_ONCE]
             reports = await asyncio.gather(*(ask(self._services.submit, one) for one in some))
             for command, report in zip(some, reports, strict=True):
                 if not isinstance(report, commands.BoundedViewRead):
                     raise _refusal(report)
-                read.append((command, report))
-        return read
-
-    def _add(
-        self,
-        name: str,
-        wanted: ViewName,
-        read: Sequence[tuple[commands.ReadBoundedView, commands.BoundedViewRead]],
-        cut_id: str,
-    ) -> None:
-        self._close(name)
+                if wanted.cut is None:
+                    await self._check_covered(command.partition, wanted.timestamp_ms or 0, report)
+                partitions.append(self._partition(name, topic_id, command, report, tails))
+                await asyncio.sleep(0)  # each may write megabytes
         node_id = self._services.node_id
-        topic_id = _view_id(name, cut_id, read[0][0].partition.topic_id if read else b"")
-        partitions = [self._partition(name, topic_id, command, report) for command, report in read]
         state = PartitionImage((node_id,), (node_id,), leader=node_id, leader_epoch=LEADER_EPOCH)
         numbers = {one.topic_partition.partition: state for one in partitions}
-        self._open[name] = _View(
-            TopicImage(name, topic_id, MappingProxyType(numbers)), partitions, cut_id, self._now_ms()
-        )
+        topic = TopicImage(name, topic_id, MappingProxyType(numbers))
+        self._close(name)
+        self._open[name] = _View(topic, partitions, cut_id, tails.size_bytes, self._now_ms())
         self._names[topic_id] = name
+        for unified in partitions:
+            self._services.partitions.add_view(unified)
         log.info("%s shows %s in %d partitions", name, wanted.topic, len(partitions))
-        while len(self._open) > _OPEN_MAX:
+        self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        while len(self._open) > _OPEN_MAX or (
+            len(self._open) > 1 and sum(view.tail_bytes for view in self._open.values()) > _TAIL_BYTES_MAX
+        ):
             self._close(next(iter(self._open)))
 
     def _partition(
-        self, name: str, topic_id: Uuid, command: commands.ReadBoundedView, report: commands.BoundedViewRead
+        self,
+        name: str,
+        topic_id: Uuid,
+        command: commands.ReadBoundedView,
+        report: commands.BoundedViewRead,
+        tails: TailFile,
     ) -> UnifiedLog:
         services, metrics = self._services, TopicMetrics()
         archive = BoundedArchive(
@@ -226,8 +234,7 @@ class Views:
         number = command.partition.partition
         unified = archived_log(TopicPartition(name, number), topic_id, archive, metrics, now_ms=self._now_ms)
         unified.partition.watchers.add(lambda: services.wake(unified))
-        archive.take(report)
-        services.partitions.add_view(unified)
+        archive.take(report, tails)
         return unified
 
     def _close(self, name: str) -> None:

@@ -161,6 +161,7 @@ class Tail(Struct, frozen=True):
 
     They come from the chunk numbered ``chunk_count`` of the object ``key``; those before it belong to the view as they
     are. ``aborted`` are the transactions that overlap, the last three fields the first record with the largest time.
+    ``ends`` has the next offset behind each batch, ``positions`` where each begins in ``data``, and the end: 8 bytes a number.
     """
 
     key: str
@@ -168,6 +169,8 @@ class Tail(Struct, frozen=True):
     base: int
     end: int
     data: bytes
+    ends: bytes
+    positions: bytes
     aborted: tuple[AbortedTransaction, ...] = ()
     latest_ms: int = -1
     latest_offset: int = -1

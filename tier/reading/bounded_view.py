@@ -8,6 +8,7 @@ what readers are given ends exactly there, whatever batches producers made.
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
@@ -104,9 +105,13 @@ def _tail(store: ObjectStore, entry: Entry, start: int, end: int) -> tuple[Tail,
     data = below(read_chunk(store, entry.key, chunks[count]), end) if base < end else b""
     aborted = aborted_from_bytes(read_blob(store, entry.key, footer, "aborted")) if entry.aborted_count else ()
     latest = max((chunks[number].max_timestamp_ms for number in range(count)), default=-1)
-    tail_end = max((header.next_offset for _, header in iter_headers(data)), default=base)
+    batches = [(header.next_offset, position) for position, header in iter_headers(data)]
+    ends = array("q", (after for after, _ in batches))
+    positions = array("q", (*(position for _, position in batches), len(data)))
+    tail_end = max(ends, default=base)
     overlapping = tuple(one for one in aborted if one.first_offset < tail_end and one.last_offset >= base)
-    return Tail(entry.key, count, base, tail_end, data, overlapping, *_latest(data, start)), latest
+    columns = ends.tobytes(), positions.tobytes()
+    return Tail(entry.key, count, base, tail_end, data, *columns, overlapping, *_latest(data, start)), latest
 
 
 def below(data: bytes, end: int) -> bytes:

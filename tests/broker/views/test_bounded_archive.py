@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from stratalog.broker.cold.admission import ColdAdmission
 from stratalog.broker.cold.chunk_files import ChunkFiles
 from stratalog.broker.runtime.metrics import TopicMetrics
-from stratalog.broker.views.bounded_archive import BoundedArchive
+from stratalog.broker.views.bounded_archive import BoundedArchive, TailFile
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.messages import commands
@@ -34,6 +35,7 @@ class Rig:
         self.store = MemoryStore()
         self.worker = Worker(self.store)
         self.refuse: type | None = None
+        self.tails = TailFile()
         for base in (0, 12):
             data = b"".join(
                 bytes(build_batch([Record(at + n, 100 + at + n, None, b"v" * 20) for n in range(3)], leader_epoch=1))
@@ -62,7 +64,7 @@ class Rig:
         archive = BoundedArchive(
             command, submit=self.submit, chunks=self.chunks, metrics=TopicMetrics(), wake=lambda: None, now_ms=lambda: 1
         )
-        archive.take(self.worker.execute(command))
+        archive.take(self.worker.execute(command), self.tails)
         return archive
 
 
@@ -124,6 +126,31 @@ def test_the_tail_keeps_to_limits(rig):
     assert read(archive, 6).next_offset == 11
     assert archive.throttle_ms("r") == 0
     archive.crossed("r", 3)
+
+
+def test_tails_lie_in_the_file_of_their_view_and_not_in_memory(rig):
+    """One descriptor for all of its partitions."""
+    first, second = rig.open(11), rig.open(23)
+    assert first._tail.tail.data == second._tail.tail.data == b""
+    assert rig.tails.size_bytes > 0
+    assert first._tail._file is second._tail._file
+    assert offsets(read(first, 6)) == [6, 7, 8, 9, 10]
+    assert offsets(read(second, 18)) == [18, 19, 20, 21, 22]
+
+
+def test_a_full_disk_is_said_when_a_view_is_read_again(rig, monkeypatch):
+    """Its readers hear of it, and it is tried again for those that come later."""
+    archive = rig.open(20)
+
+    def full(_self, _tail):
+        raise OSError(errno.ENOSPC, "no room")
+
+    archive._inner.unload()
+    with monkeypatch.context() as context:
+        context.setattr(TailFile, "keep", full)
+        with pytest.raises(KafkaError, match="the last part of a view cannot be kept"):
+            read(archive, 0)
+    assert not archive._inner._refreshing
 
 
 def test_aborted_transactions_of_the_tail_are_answered(rig):
