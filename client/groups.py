@@ -162,7 +162,8 @@ def _classic_member(answer: Any, protocol_type: str) -> GroupMember:
     partitions: tuple[TopicPartition, ...] = ()
     if protocol_type == _CONSUMER and answer.member_assignment:
         try:
-            assigned = decode_assignment(answer.member_assignment).assigned_partitions
+            data = answer.member_assignment
+            assigned = decode_assignment(data, len(data)).assigned_partitions
         except DecodeError:
             assigned = []  # it is the members' matter what they tell each other
         partitions = tuple(TopicPartition(one.topic, number) for one in assigned for number in one.partitions)

@@ -332,6 +332,8 @@ def decode_key(key: Buffer) -> Message | None:
 def decode_value(key: Message, value: Buffer) -> Message:
     """The value message that belongs to ``key``, in any version.
 
+    Only its bytes bound its elements: what a coordinator has written of a large cluster it must be able to load.
+
     Raises `DecodeError` for a version that is not known, and for bytes too few or too many.
     """
     cls = _MESSAGES[key.api_key][1]
@@ -341,7 +343,7 @@ def decode_value(key: Message, value: Buffer) -> Message:
     first, last = cls.versions
     if not first <= version <= last:
         raise DecodeError(f"a {cls.__name__} has version {version}, known are {first} to {last}")
-    message, end = decoder(cls, version)(value, _INT16.size)
+    message, end = decoder(cls, version)(value, _INT16.size, len(value))
     if end != len(value):
         raise DecodeError(f"{len(value) - end} bytes follow a {cls.__name__} v{version}")
     return message

@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from stratalog.wire.schema import DecodeError, Int8, Int16, Int32, Int64, Message, Struct, decode, encode_bytes, field
+from stratalog.wire.schema import (
+    DecodeError,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Struct,
+    decode,
+    decoder,
+    encode_bytes,
+    field,
+)
 
 __all__ = [
     "PartitionsSchema",
@@ -79,11 +91,14 @@ def encode_value(value: TransactionLogValue, version: int = _VALUE_VERSION) -> b
 
 
 def decode_value(data: bytes) -> TransactionLogValue:
-    """The state in a record's value. Raises `DecodeError`, also for a version that is not known."""
+    """The state in a record's value. Raises `DecodeError`, also for a version that is not known.
+
+    Only its bytes bound its partitions: what a coordinator has written of a large cluster it must be able to load.
+    """
     version = _version(data)
     if not 0 <= version <= _VALUE_VERSION:
         raise DecodeError(f"a transaction state has version {version}; known are 0 to {_VALUE_VERSION}")
-    return decode(TransactionLogValue, version, data, _VERSION_BYTES)
+    return decoder(TransactionLogValue, version)(data, _VERSION_BYTES, len(data))[0]
 
 
 def _version(data: bytes) -> int:

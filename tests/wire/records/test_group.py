@@ -30,7 +30,7 @@ from stratalog.wire.records.group import (
     encode_key,
     encode_value,
 )
-from stratalog.wire.schema import DecodeError, Message
+from stratalog.wire.schema import ELEMENTS_MAX, DecodeError, Message
 from stratalog.wire.schema_fields import ANY_VERSION
 
 MESSAGES = [
@@ -262,3 +262,17 @@ def test_members_that_were_written_without_a_presence_byte_are_read(tagged, time
     found = decode_value(key, bytes.fromhex("0000 00 00 0263 032f68 01 01 00000002 00" + tagged))
     classic = found.classic_member_metadata
     assert (None if classic is None else classic.session_timeout_ms) == timeout_ms
+
+
+def test_no_count_of_topics_is_too_large():
+    """The limit of requests is for strangers: one member may have every topic of a large cluster, and is loaded again."""
+    held = CurrentTopicPartitions(topic_id=TOPIC_ID, partitions=[0], assignment_epochs=[1])
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=1,
+        previous_member_epoch=0,
+        state=0,
+        assigned_partitions=[held] * (ELEMENTS_MAX // 3 + 1),
+        partitions_pending_revocation=[],
+    )
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="m")
+    assert decode_value(key, encode_value(value)) == value

@@ -12,7 +12,7 @@ from stratalog.wire.records.transaction import (
     encode_key,
     encode_value,
 )
-from stratalog.wire.schema import DecodeError
+from stratalog.wire.schema import ELEMENTS_MAX, DecodeError
 
 
 def value(**fields):
@@ -67,3 +67,9 @@ def test_round_trip(messages, data):
     for version in (0, 1):
         written = data.draw(messages(TransactionLogValue, version))
         assert decode_value(encode_value(written, version)) == written
+
+
+def test_no_count_of_partitions_is_too_large():
+    """The limit of requests is for strangers: a transaction over a large cluster is loaded again."""
+    written = value(transaction_partitions=[PartitionsSchema(topic="t", partition_ids=list(range(ELEMENTS_MAX + 1)))])
+    assert decode_value(encode_value(written)) == written
