@@ -6,12 +6,16 @@ that a partition refuses because it has seen a newer epoch of the producer stand
 has been ended from outside: either way nothing of it is open there. The same goes for one that knows a newer coordinator
 and has nothing of the producer open: the coordinator's disk went back in time, and the partition goes on from its archive. A
 partition that another broker leads gets its marker by way of that broker, which says whether it has nothing open.
+
+A transaction may have thousands of partitions, and thousands of transactions may be ended at once, at a load too: each
+turn of the event loop begins few deliveries.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -27,6 +31,8 @@ __all__ = ["RETRY_SECONDS", "MarkerWriter", "RemoteTarget"]
 RETRY_SECONDS: Final = 0.1
 
 _RETRIES_TOLD: Final = 50
+_A_TURN: Final = 64
+"""Deliveries that one turn of the event loop begins: an append takes some 50 us."""
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +59,40 @@ class MarkerWriter:
         self._target = target
         self._image = image
         self._remote = remote
+        self._due: deque[_Delivery] = deque()
+        """Deliveries that wait for another turn of the event loop."""
+        self._room = _A_TURN
+        self._counting = False
 
     def send(self, driver: ShardDriver, action: SendMarkers) -> None:
         """Write every marker of an ended transaction."""
         marker = TransactionMarker(action.producer, action.commit, driver.epoch, action.transaction_version)
         shard = driver.shard
         for partition in sorted(action.partitions):
-            _Delivery(self, driver, shard, action.transactional_id, partition, marker).begin()
+            self.begin(_Delivery(self, driver, shard, action.transactional_id, partition, marker))
+
+    def begin(self, delivery: _Delivery) -> None:
+        """Begin a delivery now, or when it is its turn."""
+        if self._room and not self._due:
+            self._begin(delivery)
+        else:
+            self._due.append(delivery)
+
+    def begin_later(self, delivery: _Delivery) -> None:
+        """Begin it once more, after a pause."""
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self.begin, delivery)
+
+    def _begin(self, delivery: _Delivery) -> None:
+        self._room -= 1
+        if not self._counting:
+            self._counting = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        delivery.begin()
+
+    def _next_turn(self) -> None:
+        self._counting, self._room = False, _A_TURN
+        while self._room and self._due:
+            self._begin(self._due.popleft())
 
     def exists(self, partition: TopicPartition) -> bool:
         """Whether there is such a partition in the cluster."""
@@ -119,7 +152,7 @@ class _Delivery:
             log.exception(
                 "the end of %s was not taken by %s; it is tried again", self._transactional_id, self._partition
             )
-            asyncio.get_running_loop().call_later(RETRY_SECONDS, self.begin)
+            self._writer.begin_later(self)
 
     def _wanted(self) -> bool:
         return self._driver.shard is self._shard and self._driver.active
@@ -138,7 +171,7 @@ class _Delivery:
                     self._partition,
                     error,
                 )
-            asyncio.get_running_loop().call_later(RETRY_SECONDS, self.begin)
+            self._writer.begin_later(self)
 
     def _report(self) -> None:
         if self._wanted():

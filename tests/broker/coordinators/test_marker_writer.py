@@ -1,6 +1,7 @@
 """Markers on their way: tried until they stand."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -170,3 +171,27 @@ async def test_a_marker_whose_write_ends_in_an_error_is_tried_again(bench, caplo
     assert bench.reports == [T1, T0]
     assert len(bench.tries) == 5
     assert "the end of x was not taken by t-0" in caplog.text
+
+
+async def test_a_turn_of_the_loop_begins_few_deliveries(bench, monkeypatch):
+    """Also where many transactions end at once, and where all are tried again; in the order in which they were asked for."""
+    monkeypatch.setattr(marker_writer, "RETRY_SECONDS", 0.02)
+    partitions = [TopicPartition("t", number) for number in range(300)]
+    bench.topics["t"] = SimpleNamespace(partitions=dict.fromkeys(range(300)))
+    bench.answers = {one: [ErrorCode.KAFKA_STORAGE_ERROR] for one in partitions}
+    begun = []
+
+    async def tried(count):
+        while len(bench.tries) < count:
+            begun.append(len(bench.tries) - sum(begun))
+            await asyncio.sleep(0)
+
+    for number in range(0, 300, 100):
+        bench.send(*partitions[number : number + 100])
+    await tried(300)
+    time.sleep(0.03)  # noqa: ASYNC251 - all are due at once when the loop goes on
+    await tried(600)
+    assert max(begun) <= 2 * marker_writer._A_TURN  # parts of two turns may lie between two looks
+    assert bench.reports == partitions
+    bench.send(T0)
+    assert bench.reports == [*partitions, T0]
