@@ -25,8 +25,8 @@ _RECORDS_MAX: Final = 1 << 22
 _CODEC_MASK: Final = 0x07
 _DELETE_HORIZON: Final = 0x40
 _DELTA_MIN: Final = -(1 << 63)
-_NULL: Final = 1
-"""The length of a null key or value, -1, as a zigzag varint."""
+_NEGATIVE: Final = 1
+"""Set in the first byte of the zigzag varint of a negative length: that of a null key or value, -1 or another one."""
 
 
 Span = tuple[int, int, int, int, bytes | None, bool]
@@ -119,12 +119,12 @@ def _spans(header: BatchHeader, payload: bytes) -> list[Span]:
         if size > 0x7F:
             size, at = _varint_rest(payload, at, size)
         key = None
-        if size != _NULL:
+        if not size & _NEGATIVE:
             key = payload[at : at + (size >> 1)]
             at += size >> 1
         if (length | delta) & 1 or not at < end <= total or not delta >> 1 <= last_delta:
             raise IndexError(f"record {len(spans)} does not fit")
-        spans.append((start, end, timestamp, delta >> 1, key, payload[at] != _NULL))
+        spans.append((start, end, timestamp, delta >> 1, key, not payload[at] & _NEGATIVE))
     return spans
 
 

@@ -156,3 +156,11 @@ def test_a_record_too_old_for_a_horizon_keeps_its_batch_without_one(timestamp_ms
     header = check_batch(rebuilt)
     assert header.has_delete_horizon is fits
     assert [record.timestamp_ms for record in iter_records(rebuilt)] == [timestamp_ms]
+
+
+@pytest.mark.parametrize("zigzag", [1, 3, 99])
+def test_a_negative_length_is_that_of_a_null(zigzag):
+    """Also one that is not -1, as Kafka and every reader of ours have it: such a key has no bytes, and such a value is none."""
+    body = bytes([0, 0, 0, zigzag, zigzag, 0])
+    header = read_header(build_batch([Record(7, 1, None, None)], leader_epoch=0))
+    assert record_spans(header, bytes([2 * len(body)]) + body) == [(0, 7, 0, 0, None, False)]
