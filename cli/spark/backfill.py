@@ -202,12 +202,12 @@ def _tell(settings: BackfillSettings, summary: Summary, seconds: float, *, as_js
         )
     for partition, start, end in summary.left_out[:_NAMED_MAX]:
         click.echo(
-            f"{settings.topic}-{partition}: offsets {start} to {end - 1} are left out: their batch cannot be read as its "
-            f"producer sent it.",
+            f"{settings.topic}-{partition}: offsets {start} to {end - 1} are left out: what a producer sent there cannot be "
+            f"read.",
             err=True,
         )
     if len(summary.left_out) > _NAMED_MAX:
-        click.echo(f"... and {len(summary.left_out) - _NAMED_MAX} such batches more, which --json names.", err=True)
+        click.echo(f"... and {len(summary.left_out) - _NAMED_MAX} such ranges more, which --json names.", err=True)
     if summary.stale:
         click.echo(
             f"{settings.topic}: {summary.stale} spans were compacted in the archive since they were converted; "

@@ -103,7 +103,10 @@ def convert_span(store: ObjectStore, target: Target, span: SpanTask, request: Co
     left_out: list[tuple[int, int]] = []
 
     def leave_out(start_offset: int, end_offset: int, reason: str) -> None:
-        _logger.warning("offsets %d to %d are left out: %s", start_offset, end_offset - 1, reason)
+        if left_out and left_out[-1][1] == start_offset:  # a producer may send millions of them, one behind the other
+            left_out[-1] = (left_out[-1][0], end_offset)
+            return
+        _logger.warning("offsets from %d on are left out: %s", start_offset, reason)
         left_out.append((start_offset, end_offset))
 
     written = write_files(

@@ -81,7 +81,8 @@ class SpanId(NamedTuple):
 class Span(Struct, frozen=True):
     """Converted offsets, what they were read from and the files that hold their rows (none, if there were no rows).
 
-    ``left_out`` are the offsets ``[start, end)`` of batches that are as their producer sent them and cannot be read.
+    ``left_out`` are the offsets ``[start, end)`` of batches that are as their producer sent them and cannot be read,
+    those of neighbours together.
     """
 
     id: SpanId

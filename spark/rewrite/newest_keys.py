@@ -50,10 +50,13 @@ class UnreadBatches:
 
     def __init__(self) -> None:
         self.base_offsets: list[int] = []
+        self._end_offset = -1
 
     def __call__(self, start_offset: int, end_offset: int, reason: str) -> None:
         """See `stratalog.spark.rows.decode.OnDamage`."""
-        _logger.warning("the batch of offsets %d to %d stays as it stands: %s", start_offset, end_offset - 1, reason)
+        if start_offset != self._end_offset:  # a line for each neighbour would be millions
+            _logger.warning("batches from offset %d on stay as they stand: %s", start_offset, reason)
+        self._end_offset = end_offset
         self.base_offsets.append(start_offset)
 
     def rows(self, partition: int) -> Iterator[pa.RecordBatch]:

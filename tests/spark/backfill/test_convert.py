@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import uuid
 from dataclasses import replace
@@ -150,3 +151,15 @@ def test_what_is_left_out_lies_in_its_span(memory_archive: Any, batches: Any) ->
     ]
     found = convert_task(tuple(spans), request(memory_archive))
     assert [(span.left_out, span.rows) for span in found] == [(((10, 12),), 10), (((12, 14),), 0), ((), 11)]
+
+
+def test_neighbours_that_are_left_out_are_one_range(
+    memory_archive: Any, batches: Any, rewrite_rig: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line, and in one place of the record of the run, which a reader of the ledger opens whole."""
+    odd = [rewrite_rig.unreadable_batch(offset) for offset in (0, 1, 2, 5)]
+    memory_archive.add("orders", 0, b"".join(odd[:3]) + batches(3, 2) + odd[3])
+    with caplog.at_level(logging.WARNING, "stratalog.spark"):
+        (span,) = convert_task(planned(memory_archive), request(memory_archive))
+    assert (span.left_out, span.rows) == (((0, 3), (5, 6)), 2)
+    assert len(caplog.records) == 2

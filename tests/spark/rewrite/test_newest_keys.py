@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,15 @@ import pyarrow as pa
 import pytest
 
 from stratalog.spark.rewrite import newest_keys as module
-from stratalog.spark.rewrite.newest_keys import KEY_SCHEMA, KeyRequest, newest, newest_keys, read_newest
+from stratalog.spark.rewrite.filter import split_unread
+from stratalog.spark.rewrite.newest_keys import (
+    KEY_SCHEMA,
+    KeyRequest,
+    UnreadBatches,
+    newest,
+    newest_keys,
+    read_newest,
+)
 from stratalog.spark.rows.schema import DELETE_HORIZON, TOMBSTONE
 from stratalog.tier.planning.slices import OffsetRange, slice_entry
 from stratalog.wire.topic import TopicPartition
@@ -80,3 +89,15 @@ def test_only_committed_records_count(rewrite_rig: Any, memory_archive: Any, mon
     assert sorted(code >> 1 for code in codes) == [row[0] for row in history.newest()]
     flagged = {code >> 1 for code in codes if code & 1}
     assert flagged == {row[0] for row in history.newest() if row[2] is None}
+
+
+def test_each_batch_that_cannot_be_read_is_noted_and_neighbours_are_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A producer may send millions of them."""
+    unread = UnreadBatches()
+    with caplog.at_level(logging.WARNING, "stratalog.spark"):
+        for start, end in ((0, 2), (2, 3), (5, 9), (9, 10)):
+            unread(start, end, "no key")
+    assert [split_unread(batch.column("code").to_numpy())[1] for batch in unread.rows(0)] == [(0, 2, 5, 9)]
+    assert [record.args for record in caplog.records] == [(0, "no key"), (5, "no key")]
