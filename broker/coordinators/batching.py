@@ -18,6 +18,7 @@ __all__ = [
     "BATCH_BYTES_MAX",
     "BATCH_RECORDS_MAX",
     "TURN_BYTES_MAX",
+    "TURN_RECORDS_MAX",
     "Marker",
     "batch_of",
     "count_of_turn",
@@ -34,6 +35,9 @@ them write in one turn must neither be refused together nor keep the loop from o
 
 TURN_BYTES_MAX: Final = 1 << 22
 """Bytes that one turn of the loop appends, some 20 ms, unless one write has more; the next turn goes on."""
+
+TURN_RECORDS_MAX: Final = 10_000
+"""Records likewise: 4 MiB of tombstones are nearly 60,000, which take 130 ms."""
 
 _RECORD_OVERHEAD_BYTES: Final = 32
 """At least what a record has in its batch besides key and value."""
@@ -54,18 +58,22 @@ class Marker(Struct):
         return header.producer_id == producer.producer_id and (is_above or self.transaction_version < EPOCH_BUMP_SINCE)
 
 
-def parts_of(write: Write, segment_bytes: int) -> list[Write]:
+def parts_of(write: Write, segment_bytes: int, codec: Codec = Codec.NONE) -> list[Write]:
     """A write in one append, or in several, answered with the last; each batch fits into a segment of so many bytes.
 
     One that may be split has parts that take little time each. Any other is split only where no append could hold it:
-    refused, it would be asked for again by the shard that is loaded anew, and so for ever. Raises RECORD_LIST_TOO_LARGE
-    for a record that no append can hold.
+    refused, it would be asked for again by the shard that is loaded anew, and so for ever. What is larger than a segment
+    may fit in once it is packed by ``codec``. Raises RECORD_LIST_TOO_LARGE for a record that no append can hold.
     """
     sizes, bytes_max = [_record_bytes(record) for record in write.records], segment_bytes - HEADER_BYTES
     total_bytes = sum(sizes)
-    if total_bytes > bytes_max and (largest := max(sizes)) > bytes_max:
-        reason = f"a record of {largest} bytes does not fit into a segment (it may have {bytes_max})"
-        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
+    if total_bytes > bytes_max:
+        if not write.divisible and _fits_packed(write.records, segment_bytes, codec):
+            return [write]
+        for record, size_bytes in zip(write.records, sizes, strict=True):
+            if size_bytes > bytes_max and not _fits_packed([record], segment_bytes, codec):
+                reason = f"a record of {size_bytes} bytes does not fit into a segment (it may have {bytes_max})"
+                raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
     count_max = BATCH_RECORDS_MAX if write.divisible else len(sizes)
     part_bytes_max = min(BATCH_BYTES_MAX, bytes_max) if write.divisible else bytes_max
     if total_bytes <= part_bytes_max and len(sizes) <= count_max:
@@ -82,10 +90,13 @@ def parts_of(write: Write, segment_bytes: int) -> list[Write]:
 
 def count_of_turn(queued: Sequence[Write | Marker]) -> int:
     """How many of these, from the first on, one turn of the loop appends."""
-    size_bytes = 0
+    count = size_bytes = 0
     for at, one in enumerate(queued):
-        size_bytes += 0 if isinstance(one, Marker) else _size_bytes(one)
-        if at and size_bytes > TURN_BYTES_MAX:
+        if isinstance(one, Marker):
+            continue
+        count += len(one.records)
+        size_bytes += _size_bytes(one)
+        if at and (size_bytes > TURN_BYTES_MAX or count > TURN_RECORDS_MAX):
             return at
     return len(queued)
 
@@ -120,6 +131,11 @@ def _size_bytes(write: Write) -> int:
 def _record_bytes(record: CoordinatorRecord) -> int:
     key, value = record
     return len(key) + (0 if value is None else len(value)) + _RECORD_OVERHEAD_BYTES
+
+
+def _fits_packed(records: Sequence[CoordinatorRecord], segment_bytes: int, codec: Codec) -> bool:
+    """Whether a segment can hold the batch of records that are larger than it as they are."""
+    return codec is not Codec.NONE and len(batch_of([Write(records)], codec, 0)) <= segment_bytes
 
 
 def batch_of(writes: Sequence[Write], codec: Codec, wall_ms: int) -> bytearray:

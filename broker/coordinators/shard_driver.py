@@ -248,7 +248,7 @@ class ShardDriver:
     def _write(self, write: Write) -> None:
         """Queue the records. One that no append can hold costs the state, but only once: no client asks again after the answer."""
         try:
-            parts = parts_of(write, self.unified.log.config.segment_bytes)
+            parts = parts_of(write, self.unified.log.config.segment_bytes, self._services.codec)
         except KafkaError as error:
             log.error("%s could not be written: %s; its state is loaded anew", self.unified.topic_partition, error)
             fail(write.replies, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))

@@ -1,6 +1,9 @@
 """Writes of one turn as batches: neighbours together, transactions and markers in their places."""
 
+import random
+
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from stratalog.broker.coordinators.batching import (
@@ -90,6 +93,16 @@ def test_no_batch_is_larger_than_a_segment(sizes, producer, divisible):
     assert [len(part.replies) + len(part.on_committed) for part in parts] == [0] * (len(parts) - 1) + [2]
 
 
+def test_a_record_that_is_packed_may_be_larger_than_a_segment():
+    """It has an append of its own; one that stays too large is refused as ever."""
+    small, large = CoordinatorRecord(b"s", b"v"), CoordinatorRecord(b"k", bytes(5_000))
+    parts = parts_of(Write([small, large, small], divisible=True), 1_000, Codec.GZIP)
+    assert [part.records for part in parts] == [[small], [large], [small]]
+    mixed = CoordinatorRecord(b"m", random.Random(1).randbytes(5_000))
+    with pytest.raises(KafkaError, match="a record of 5033 bytes does not fit"):
+        parts_of(Write([small, mixed, large]), 1_000, Codec.GZIP)
+
+
 def test_a_turn_takes_what_it_can_append_soon():
     """At least one write, however large, and markers, which are small."""
     large = Write([CoordinatorRecord(b"k", bytes(TURN_BYTES_MAX))])
@@ -98,6 +111,9 @@ def test_a_turn_takes_what_it_can_append_soon():
     assert count_of_turn([large, small]) == 1
     assert count_of_turn([small, marker, large, marker]) == 2
     assert count_of_turn([small, marker] * 1_000) == 2_000
+    tombstones = Write([CoordinatorRecord(b"k", None)] * BATCH_RECORDS_MAX)
+    assert count_of_turn([tombstones] * 9) == 2
+    assert count_of_turn([small] * 20_000) == 2 * BATCH_RECORDS_MAX
     assert count_of_turn([]) == 0
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from stratalog.broker.coordinators import batching
 from stratalog.metadata.coordination import CoordinatorRecord, Reply, Write
 from stratalog.wire.batch import iter_headers
+from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
 
 SEGMENT_BYTES = 10_000
@@ -51,6 +52,19 @@ async def test_writes_of_one_turn_share_no_batch_that_is_larger_than_a_segment(s
     await small_segments.until(lambda: tokens[-1].answers)
     assert [token.answers for token in tokens] == [["done"]] * 5
     assert sizes(small_segments) == [2, 2, 1]
+
+
+async def test_a_record_that_fits_into_a_segment_once_it_is_packed_is_written(small_segments, events):
+    """offsets.topic.compression.codec: a group of many members may be a small part of its size then, and holds as a whole."""
+    small_segments.driver._services.codec = Codec.GZIP
+    driver = await small_segments.loaded()
+    token, many = events.Token(), events.Token()
+    driver.ask(events.Put(token, {b"k": bytes(3 * SEGMENT_BYTES)}))
+    driver.ask(events.Put(many, {b"%d" % number: bytes(4_000) for number in range(5)}))
+    await small_segments.until(lambda: many.answers)
+    assert (token.answers, many.answers) == (["done"], ["done"])
+    assert sizes(small_segments) == [1, 5]
+    assert driver.shard.values[b"k"] == bytes(3 * SEGMENT_BYTES)
 
 
 async def test_a_record_of_more_than_a_segment_costs_the_state_once(small_segments, events, caplog):
