@@ -14,6 +14,7 @@ from stratalog.broker.api.broker_view import Context
 from stratalog.broker.api.partition_health import partition_health
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.runtime.slices import Steps
+from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topic_names import absence_code, is_internal
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -29,10 +30,10 @@ from stratalog.wire.schema import Message
 __all__ = ["API"]
 
 
-def _names(context: Context, request: DescribeTopicPartitionsRequest) -> list[str]:
+def _names(image: ClusterImage, request: DescribeTopicPartitionsRequest) -> list[str]:
     """The topics from the cursor on, in order. Raises `KafkaError` INVALID_REQUEST for a cursor that points nowhere."""
     cursor = request.cursor
-    every = context.broker.image.topics.by_name
+    every = image.topics.by_name
     named: Iterable[str] = {each.name for each in request.topics} if request.topics else every
     if cursor is None:
         return sorted(named)
@@ -46,10 +47,11 @@ def _names(context: Context, request: DescribeTopicPartitionsRequest) -> list[st
 
 
 class _Page:
-    """One answer that is being filled."""
+    """One answer that is being filled, from the image of one moment: topics come and go between two slices."""
 
-    def __init__(self, context: Context, request: DescribeTopicPartitionsRequest) -> None:
+    def __init__(self, context: Context, image: ClusterImage, request: DescribeTopicPartitionsRequest) -> None:
         self._context = context
+        self._image = image
         self._cursor = request.cursor
         most = context.broker.config.integer("max.request.partition.size.limit")
         self._left = max(min(most, request.response_partition_limit), 1)
@@ -67,7 +69,7 @@ class _Page:
                 return
 
     def _topic(self, name: str) -> DescribeTopicPartitionsResponseTopic:
-        topic = self._context.broker.image.topics.by_name.get(name)
+        topic = self._image.topics.by_name.get(name)
         if topic is None:
             absent = _failed(name, absence_code(name))
             absent.topic_authorized_operations = self._context.authorized_operations(ResourceType.TOPIC, name)
@@ -91,7 +93,7 @@ class _Page:
         self, topic: TopicImage, number: int, state: PartitionImage
     ) -> DescribeTopicPartitionsResponsePartition:
         broker, listener = self._context.broker, self._context.connection.listener.name
-        health = partition_health(broker, broker.image.brokers, listener, topic.name, number, state)
+        health = partition_health(broker, self._image.brokers, listener, topic.name, number, state)
         return DescribeTopicPartitionsResponsePartition(
             partition_index=number,
             leader_id=health.leader,
@@ -114,12 +116,13 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Pending
 
 
 def _steps(context: Context, request: DescribeTopicPartitionsRequest) -> Steps[Message]:
+    image = context.broker.image
     permitted: list[str] = []
     refused: list[str] = []
-    for name in _names(context, request):
+    for name in _names(image, request):
         (permitted if context.allows(name) else refused).append(name)
         yield None
-    page = _Page(context, request)
+    page = _Page(context, image, request)
     yield from page.fill(permitted)
     for name in refused if request.topics else ():
         yield from page.topics.add(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))

@@ -6,6 +6,7 @@ import pytest
 
 from stratalog.broker.api import describe_topic_partitions
 from stratalog.broker.api.describe_topic_partitions import API
+from stratalog.metadata.image.image import EMPTY_IMAGE
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from tests.broker.api.at_once import PlainRows, pauses
@@ -119,3 +120,28 @@ def test_very_many_topics_that_are_not_there_are_answered_in_slices():
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=f"t{number}") for number in range(100)])
     paused, answer = pauses(describe_topic_partitions._steps(context, request))
     assert (paused, len(answer.topics), answer.topics[-1].name) == (200, 100, "t7")
+
+
+def test_all_topics_are_those_of_one_moment(broker):
+    """One that is deleted between two slices was answered as unknown to a client that had not named it."""
+    for name in ("a", "b", "c"):
+        broker.create(name)
+    node = broker.node
+    seen = SimpleNamespace(image=node.image, config=node.config, partitions=node.partitions, node_id=node.node_id)
+    context = SimpleNamespace(
+        broker=seen,
+        allows=lambda _name: True,
+        rows=lambda _name: PlainRows(),
+        authorized_operations=lambda _kind, _name: 0,
+        connection=SimpleNamespace(listener=SimpleNamespace(name="PLAINTEXT")),
+    )
+    steps = describe_topic_partitions._steps(context, DescribeTopicPartitionsRequest(topics=[]))
+    for _ in range(4):
+        next(steps)
+    seen.image = EMPTY_IMAGE
+    _, answer = pauses(steps)
+    assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in answer.topics] == [
+        ("a", 0, 1),
+        ("b", 0, 1),
+        ("c", 0, 1),
+    ]
