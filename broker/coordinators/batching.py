@@ -62,8 +62,8 @@ def parts_of(write: Write, segment_bytes: int, codec: Codec = Codec.NONE) -> lis
     """A write in one append, or in several, answered with the last; each batch fits into a segment of so many bytes.
 
     One that may be split has parts that take little time each. Any other is split only where no append could hold it:
-    refused, it would be asked for again by the shard that is loaded anew, and so for ever. What is larger than a segment
-    may fit in once it is packed by ``codec``. Raises RECORD_LIST_TOO_LARGE for a record that no append can hold.
+    refused, it would be asked for again by the shard that is loaded anew, and so for ever. Records that are larger than
+    a segment may fit in once they are packed by ``codec``. Raises RECORD_LIST_TOO_LARGE for a record that no append can hold.
     """
     sizes, bytes_max = [_record_bytes(record) for record in write.records], segment_bytes - HEADER_BYTES
     total_bytes = sum(sizes)

@@ -122,8 +122,9 @@ class ConsumerCore:
         self.timers.set((Timer.SESSION, member.member_id), now.monotonic_ms + timeout_ms)
 
     def after_step(self, before: ConsumerMember, after: ConsumerMember, now: Now) -> None:
-        """A member that has to give up partitions has its rebalance time-out for that, counted from the answer that says so;
-        one that was told by the classic protocol, from its first heartbeat of this one.
+        """A member that has to give up partitions has its rebalance time-out for that, counted from the answer that says so.
+
+        If that was an answer of the classic protocol, it counts from the first heartbeat of this one.
         """
         is_timed = (Timer.REVOCATION, after.member_id) in self.timers
         has_to_give_up = after.state is MemberState.UNREVOKED_PARTITIONS
