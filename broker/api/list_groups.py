@@ -28,17 +28,19 @@ def handle(context: Context, request: ListGroupsRequest) -> Pending:
 def _steps(context: Context, request: ListGroupsRequest) -> Steps[Message]:
     """One shard after the other: together they may hold a hundred thousand groups. Those of one are found in one step.
 
-    Shards come and go meanwhile: one that went to another broker is listed there, and while one is loaded the client asks again.
+    Shards come and go meanwhile: one that went to another broker is listed there, one that is led anew is asked as it
+    is then, and while one is loaded the client asks again.
     """
     sees_all = context.allows(CLUSTER_NAME, Operation.DESCRIBE, ResourceType.CLUSTER)
     states = frozenset(state.lower() for state in request.states_filter)
     types = frozenset(name.lower() for name in request.types_filter)
     rows = context.rows("groups")
     groups = context.broker.groups
-    for driver in list(groups.drivers()):
+    for known in list(groups.drivers()):
         if groups.loading:
             return _failed(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        if not driver.active:
+        driver = next((one for one in groups.drivers() if one.partition_number == known.partition_number), None)
+        if driver is None:
             continue
         awaited = Awaited(_failed)
         driver.ask(ListGroups(awaited, states, types))

@@ -39,14 +39,18 @@ def handle(context: Context, request: ListTransactionsRequest) -> Pending:
 
 
 def _steps(context: Context, request: ListTransactionsRequest) -> Steps[Message | Pending]:
-    """One shard after the other: together they may hold a hundred thousand ids. Those of one are found in one step."""
+    """One shard after the other: together they may hold a hundred thousand ids. Those of one are found in one step.
+
+    Shards come and go meanwhile: one that went to another broker is listed there, and one that is led anew is asked as it is then.
+    """
     asked, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
     transactions, pattern = context.broker.transactions, request.transactional_id_pattern
     listed: list[TransactionState] = []
-    for driver in transactions.drivers():
+    for known in list(transactions.drivers()):
         if transactions.loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if not driver.active:
+        driver = next((one for one in transactions.drivers() if one.partition_number == known.partition_number), None)
+        if driver is None:
             continue
         awaited = Awaited(_failed)
         driver.ask(ListIds(awaited, asked, producer_ids, request.duration_filter))

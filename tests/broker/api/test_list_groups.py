@@ -25,7 +25,7 @@ class Asked(_at_once()):
     """A context whose shards answer with ``ask``."""
 
     def __init__(self, *asks, allows=lambda *_: True):
-        self.drivers = drivers = [SimpleNamespace(ask=ask, active=True) for ask in asks]
+        self.drivers = drivers = [SimpleNamespace(partition_number=at, ask=ask) for at, ask in enumerate(asks)]
         self.broker = SimpleNamespace(groups=SimpleNamespace(loading=False, drivers=lambda: drivers))
         self.allows = allows
         self.answers = []
@@ -114,7 +114,17 @@ def test_shards_that_come_and_go_between_slices():
         context.sliced = lambda steps: steps
         steps = list_groups.API.handle(context, ListGroupsRequest())
         next(steps)
-        context.drivers[1].active = False
+        context.drivers.pop()
         context.broker.groups.loading = loading
         answer = to_the_end(steps)
         assert (answer.error_code, [one.group_id for one in answer.groups]) == expected
+
+
+def test_a_shard_that_is_led_anew_between_slices_is_listed():
+    """Its driver is another one. Its groups were left out, although they were coordinated here all the time."""
+    context = Asked(groups_of("a"), groups_of("b"))
+    context.sliced = lambda steps: steps
+    steps = list_groups.API.handle(context, ListGroupsRequest())
+    next(steps)
+    context.drivers[1] = SimpleNamespace(partition_number=1, ask=groups_of("b", "c"))
+    assert [one.group_id for one in to_the_end(steps).groups] == ["a", "b", "c"]

@@ -49,8 +49,9 @@ def test_very_many_transactions_are_listed_in_slices():
     def ask(event):
         event.token.respond(ListTransactionsResponse(transaction_states=states))
 
-    drivers = [SimpleNamespace(active=active, ask=ask) for active in (True, False, True)]
-    served = SimpleNamespace(drivers=lambda: drivers, loading=False)
+    drivers = [SimpleNamespace(partition_number=number, ask=ask) for number in range(3)]
+    led = [drivers, *[[drivers[0], drivers[2]]] * 3]
+    served = SimpleNamespace(drivers=lambda: led.pop(0), loading=False)
     context = SimpleNamespace(
         allows=lambda name: name != "x7",
         rows=lambda _name: PlainRows(),
@@ -59,3 +60,25 @@ def test_very_many_transactions_are_listed_in_slices():
     request = ListTransactionsRequest(state_filters=["Empty", "None"], producer_id_filters=[])
     paused, answer = pauses(list_transactions._steps(context, request))
     assert (paused >= 400 - 2, len(answer.transaction_states), answer.unknown_state_filters) == (True, 198, ["None"])
+
+
+def test_a_shard_that_is_led_anew_meanwhile_is_listed():
+    """Its driver is another one. Its transactions were left out, although they were coordinated here all the time."""
+
+    def driver(number, name):
+        def ask(event):
+            state = TransactionState(transactional_id=name, producer_id=1, transaction_state="Empty")
+            event.token.respond(ListTransactionsResponse(transaction_states=[state]))
+
+        return SimpleNamespace(partition_number=number, ask=ask)
+
+    led = [driver(0, "a"), driver(1, "b"), driver(2, "c")]
+    served = SimpleNamespace(drivers=lambda: led, loading=False)
+    context = SimpleNamespace(
+        allows=lambda _name: True, rows=lambda _name: PlainRows(), broker=SimpleNamespace(transactions=served)
+    )
+    steps = list_transactions._steps(context, ListTransactionsRequest(state_filters=[], producer_id_filters=[]))
+    next(steps)
+    led[1:] = [driver(1, "d")]
+    _, answer = pauses(steps)
+    assert [one.transactional_id for one in answer.transaction_states] == ["a", "d"]
