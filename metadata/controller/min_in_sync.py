@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Mapping
 from typing import Final
 
-from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ResourceType
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.features import has_eligible_leader_replicas
 from stratalog.metadata.image.image import ClusterImage
@@ -105,7 +105,10 @@ def one_minimum_records(image: ClusterImage, default: int) -> list[Message]:
         records.append(
             ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=_NAME, value=str(default))
         )
-    for kind, name in sorted(image.configs.by_resource):
-        if kind == ResourceType.BROKER and name and _NAME in image.configs.of(ConfigResource(kind, name)):
-            records.append(ConfigRecord(resource_type=kind, resource_name=name, name=_NAME, value=None))
-    return records
+    # Each controller that becomes active looks: tens of thousands of topics may have settings, and are not sorted.
+    brokers = sorted(one for one in image.configs.by_resource if one.type == ResourceType.BROKER and one.name)
+    return records + [
+        ConfigRecord(resource_type=one.type, resource_name=one.name, name=_NAME, value=None)
+        for one in brokers
+        if _NAME in image.configs.of(one)
+    ]

@@ -1,5 +1,7 @@
 """Changes of min.insync.replicas where eligible leader replicas are kept."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stratalog.metadata.controller.assign_replicas import Placed, assigning_replicas_to_directories
@@ -9,7 +11,7 @@ from stratalog.metadata.controller.features import FeatureUpdate, update_feature
 from stratalog.metadata.controller.min_in_sync import check_minimum, one_minimum_records, without_eligible
 from stratalog.metadata.controller.topics import deleting_topics
 from stratalog.metadata.image.brokers_image import SupportedLevels
-from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ResourceType
+from stratalog.metadata.image.configs_image import CLUSTER_DEFAULT, ConfigResource, ConfigsImage, ResourceType
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.directory_ids import LOST
 from stratalog.metadata.image.features import SUPPORTED_FEATURES
@@ -121,6 +123,24 @@ def test_a_broker_that_is_away_comes_back_without_a_minimum_of_its_own(world):
     supported = {**SUPPORTED_FEATURES, ELR: SupportedLevels(0, 1)}
     one.do(update_features(one.image, [FeatureUpdate(ELR, 1)], node_id=7, supported=supported))
     assert dict(one.image.configs.of(ConfigResource.broker(2))) == {"log.cleaner.threads": "9"}
+
+
+class Unsorted(str):
+    """The name of one of very many topics."""
+
+    __slots__ = ()
+
+    def __lt__(self, other):
+        raise AssertionError(f"{self} is sorted beside {other}")
+
+
+def test_the_settings_of_topics_are_not_sorted():
+    """The look for brokers' minima is made in one turn of the loop, by each controller that becomes active."""
+    holders = [ConfigResource(ResourceType.TOPIC, Unsorted(name)) for name in "cab"]
+    brokers = [ConfigResource.broker(3), ConfigResource.broker(2)]
+    configs = ConfigsImage({one: {NAME: "1"} for one in (*holders, *brokers)})
+    records = one_minimum_records(SimpleNamespace(configs=configs), 2)
+    assert [one.resource_name for one in records] == ["", "2", "3"]
 
 
 def test_eligible_replicas_of_an_earlier_time_are_not_believed(world):
