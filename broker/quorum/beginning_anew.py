@@ -98,6 +98,7 @@ class BeginningAnew:
         """
         parts, newest = self._parts, self._changes.half_begun
         if newest is None:
+            parts.replica.settle()  # else its end is that of batches which were refused
             view: LogView = await parts.in_slices(parts.look())
             if view.overtaken_by is None:
                 return view

@@ -85,6 +85,11 @@ class MetadataReplica:
             self.directory.report(error, self)
             raise self._storage_error(error) from error
 
+    def settle(self) -> None:
+        """Take the log back to the end of its files after a refused change. Raises `OSError` as long as the disk refuses that."""
+        if self.log.tail.failed is not None:
+            self.log.discard_unwritten()
+
     def _storage_error(self, error: OSError) -> KafkaError:
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log in {self.log.directory} cannot be written: {error}"

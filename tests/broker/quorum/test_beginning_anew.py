@@ -26,13 +26,18 @@ async def made(monkeypatch):
     monkeypatch.setattr(beginning_anew, "_SECONDS_MAX", 0.004)
     one = SimpleNamespace(view=BEHIND, now=1000.0, has_room=True, begun=[], asked=[], tasks=[])
     one.state, one.changes = SimpleNamespace(is_under_way=False), SimpleNamespace(is_loading=False, half_begun=None)
-    one.refusals = []
+    one.refusals, one.unsettled, one.settled = [], [], 0
 
     def look():
         yield
         if one.refusals:
             raise one.refusals.pop()
         return one.view
+
+    def settle():
+        one.settled += 1
+        if one.unsettled:
+            raise one.unsettled.pop()
 
     async def begin_behind(snapshot):
         one.asked.append(snapshot)
@@ -42,7 +47,12 @@ async def made(monkeypatch):
 
     one.changes.begin_behind = begin_behind
     one.anew = BeginningAnew(
-        SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: one.now), in_slices=at_start, look=look),
+        SimpleNamespace(
+            clock=SimpleNamespace(monotonic=lambda: one.now),
+            replica=SimpleNamespace(settle=settle),
+            in_slices=at_start,
+            look=look,
+        ),
         one.changes,
         one.state,
         beside=lambda work: one.tasks.append(asyncio.ensure_future(work)),
@@ -97,6 +107,14 @@ async def test_a_log_that_has_half_begun_behind_a_snapshot_does_so_wholly_before
     made.anew.after(FULL)
     await asyncio.sleep(0.02)
     assert (made.asked, made.begun) == ([(9, 1)], [BEHIND])
+
+
+async def test_a_log_is_read_once_what_was_refused_is_taken_back(made):
+    """Its end is that of the refused batches until then, and they are in no file: that was taken for damage."""
+    made.unsettled = [OSError(errno.ENOSPC, "full")]
+    made.anew.after(FULL)
+    await asyncio.sleep(0.02)
+    assert (made.begun, made.settled) == ([BEHIND], 2)
 
 
 async def test_a_log_that_no_descriptor_is_left_for_is_read_later(made):

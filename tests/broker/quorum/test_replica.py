@@ -74,6 +74,22 @@ async def test_a_batch_that_finds_no_room_leaves_no_trace(tmp_path, watched_file
         assert replica.log.log_end_offset == 3
 
 
+async def test_a_refused_batch_counts_until_the_log_is_settled(tmp_path, watched_files):
+    """With a full disk it may not be taken back at once either: a replica that begins anew would not find it in the file."""
+    async with opened(tmp_path, watched_files) as replica:
+        replica.write([batch(0)], epoch=1, now_ms=1)
+        replica.settle()
+        for operation in ("write", "truncate"):
+            watched_files.fail(operation, ".log", errno.ENOSPC)
+        with pytest.raises(KafkaError):
+            replica.write([batch(2)], epoch=1, now_ms=1)
+        with pytest.raises(OSError, match="No space"):
+            replica.settle()
+        watched_files.faults.clear()
+        replica.settle()
+        assert replica.log.log_end_offset == 2
+
+
 async def test_a_brokers_copy_may_have_holes_where_it_was_not_synced(tmp_path, watched_files):
     """A power cut keeps any part of it. The quorum has the rest; a voter's word may have been counted, so it refuses."""
     async with opened(tmp_path, watched_files) as replica:
