@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Generator, Iterator
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -62,6 +63,7 @@ METADATA_LOG_CONFIG: Final = LogConfig(
 READ_BYTES: Final = 1 << 20
 _STEP_BYTES: Final = 1 << 16
 """The bytes that are checked without a pause: a thousand batches, if they are small."""
+_SEGMENT: Final = ".log"
 _DAMAGED: Final = ".damaged"
 """The end of the name of a snapshot that cannot be read: no list of snapshots has it."""
 
@@ -93,7 +95,8 @@ def open_metadata_log(home: Directory, *, now_ms: int, is_copy: bool = False) ->
     ``is_copy``: no commit has ever counted on this log, it is a broker's. Then cut off what a power cut has torn of the
     part that was not synced, also where later batches are whole: the quorum has it.
     """
-    log_ = home.files.open_log(
+    opening = partial(
+        home.files.open_log,
         METADATA_PARTITION,
         METADATA_TOPIC_ID,
         METADATA_LOG_CONFIG,
@@ -101,6 +104,12 @@ def open_metadata_log(home: Directory, *, now_ms: int, is_copy: bool = False) ->
         refuse_damage=True,
         unsynced_may_go=is_copy,
     )
+    try:
+        log_ = opening()
+    except Corrupt:
+        if not _take_back_beginning(home.files.files, home.files.partition_path(METADATA_PARTITION)):
+            raise
+        log_ = opening()
     if log_.recovery.damaged_offset is not None:
         log.warning(
             "the metadata log ends at offset %d (%s): what follows had not been synced, it is kept in %s and fetched again",
@@ -119,6 +128,26 @@ def open_metadata_log(home: Directory, *, now_ms: int, is_copy: bool = False) ->
             log_.recovery.quarantine,
         )
     return log_
+
+
+def _take_back_beginning(files: Filesystem, directory: str) -> bool:
+    """Remove the empty segment with which a log was to begin behind a snapshot when the process was killed; whether it is there.
+
+    What is left of the log before it ends below, so that the next step of the start lets it begin there again. Raises
+    `OSError`.
+    """
+    segments = sorted(one for one in files.scan(directory, sized=(_SEGMENT,)) if one.name.endswith(_SEGMENT))
+    behind = [one for one in snapshots_in(files, directory) if f"{one.end_offset:020d}{_SEGMENT}" == segments[-1].name]
+    if len(segments) == 1 or segments[-1].size_bytes or not behind:
+        return False
+    try:
+        read_snapshot_and_quorum(files.read_bytes(f"{directory}/{snapshot_name(behind[-1])}"), behind[-1])
+    except (Corrupt, Invalid):
+        return False  # the log may be needed yet
+    files.unlink(f"{directory}/{segments[-1].name}")
+    files.sync_directory(directory)
+    log.warning("%s: the log begins again behind %s, as before the last stop", directory, snapshot_name(behind[-1]))
+    return True
 
 
 # -- snapshots ---------------------------------------------------------------------------------------------------------

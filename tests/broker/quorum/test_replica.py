@@ -13,7 +13,8 @@ from stratalog.broker.quorum.metadata_log import open_metadata_log
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.runtime.tick import Tick
-from stratalog.metadata.image.snapshot import SnapshotId, snapshot_name
+from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
+from stratalog.metadata.image.snapshot import SnapshotId, build_snapshot, snapshot_name
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 
 
@@ -162,6 +163,33 @@ async def test_a_fetched_snapshot_has_its_name_only_when_it_is_whole_and_synced(
         names = [path for call, path in watched_files.calls if call == "sync"]
         assert any(path.endswith(f"{snapshot_name(snapshot)}.part") for path in names)
         replica.write([batch(0)], epoch=1, now_ms=1)
+        replica.begin_behind(snapshot)
+        assert (replica.log.log_start_offset, replica.log.log_end_offset) == (7, 7)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_a_kill_while_a_log_begins_behind_a_snapshot_is_no_damage(tmp_path, watched_files, is_whole):
+    """Between the new segment and the end of the old ones there is a gap, which the snapshot fills, if it can be read."""
+    async with opened(tmp_path, watched_files) as replica:
+        replica.write([batch(0)], epoch=1, now_ms=1)
+        snapshot = SnapshotId(7, 3)
+        content = b"".join(build_snapshot(EMPTY_IMAGE.apply((), Provenance(6, 3, 1))))
+        replica.keep_chunk(snapshot, 0, content if is_whole else content[:-1])
+        replica.finish_snapshot(snapshot)
+        watched_files.fail("rename", ".log", errno.EIO)
+        with pytest.raises(OSError, match="Input/output"):
+            replica.begin_behind(snapshot)
+        watched_files.faults.clear()
+    files = sorted(path.name for path in tmp_path.glob("__cluster_metadata-0/*.log"))
+    assert files == [f"{base:020d}.log" for base in (0, 7)]
+    if not is_whole:
+        with pytest.raises(Corrupt, match="the next segment begins at offset 7"):
+            async with opened(tmp_path, watched_files):
+                pass
+        assert sorted(path.name for path in tmp_path.glob("__cluster_metadata-0/*.log")) == files
+        return
+    async with opened(tmp_path, watched_files) as replica:
+        assert (replica.log.log_start_offset, replica.log.log_end_offset) == (0, 2)
         replica.begin_behind(snapshot)
         assert (replica.log.log_start_offset, replica.log.log_end_offset) == (7, 7)
 
