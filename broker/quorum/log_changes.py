@@ -126,7 +126,7 @@ class LogChanges:
     def truncate(self, action: act.Truncate) -> None:
         """Cut the log off."""
         self._truncations += 1
-        if self._change(lambda: self._replica.truncate(action.offset)):
+        if self._change(lambda: self._replica.truncate(action.offset), self._replica):
             end_offset = self._replica.log.log_end_offset
             if end_offset < action.offset:  # records of another past: a batch of the log reached beyond the offset
                 where = self._replica.log.directory
@@ -136,15 +136,15 @@ class LogChanges:
     def delete_before(self, action: act.DeleteLogBefore) -> None:
         """Let the log begin at a snapshot; older ones go."""
         snapshot = SnapshotId(*action.snapshot)
-        if self._change(lambda: self._replica.delete_before(snapshot)):
+        if self._change(lambda: self._replica.delete_before(snapshot), self._replica):
             self._beside(self._snapshotting.remove_before(snapshot))
 
-    def _change(self, work: Callable[[], object]) -> bool:
-        """Change the log; False if the disk refuses."""
+    def _change(self, work: Callable[[], object], owner: MetadataReplica | None) -> bool:
+        """Change the log, or what lies beside it, which has no ``owner``; False if the disk refuses."""
         try:
             work()
         except OSError as error:
-            self._replica.directory.report(error, self._replica)
+            self._replica.directory.report(error, owner)
             text = f"the metadata log in {self._replica.log.directory} cannot be changed: {error}"
             self._on_refused(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
             return False
@@ -159,7 +159,7 @@ class LogChanges:
     def keep_chunk(self, action: act.WriteSnapshotChunk) -> None:
         """Keep bytes of the leader's snapshot."""
         snapshot = SnapshotId(*action.snapshot)
-        self._change(lambda: self._replica.keep_chunk(snapshot, action.position, action.data))
+        self._change(lambda: self._replica.keep_chunk(snapshot, action.position, action.data), None)
 
     def load_snapshot(self, action: act.LoadSnapshot) -> None:
         """Put the fetched snapshot in the place of the log, beside; `SnapshotLoaded` follows."""
@@ -203,7 +203,7 @@ class LogChanges:
 
     def _begin_log(self, snapshot: SnapshotId) -> bool:
         self.half_begun = snapshot
-        if not self._change(lambda: self._replica.begin_behind(snapshot)):
+        if not self._change(lambda: self._replica.begin_behind(snapshot), self._replica):
             return False
         self.half_begun = None
         return True

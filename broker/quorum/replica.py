@@ -13,9 +13,9 @@ it is on the disk when `on_flushed` says so.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from stratalog.broker.quorum.metadata_log import READ_BYTES, snapshots_in, store_quorum_state
@@ -23,7 +23,7 @@ from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.hot.log.log import Log
 from stratalog.hot.storage.checkpoint import write_durably
 from stratalog.hot.storage.filesystem import Filesystem, append_all
-from stratalog.metadata.image.snapshot import SnapshotId, snapshot_name
+from stratalog.metadata.image.snapshot import SnapshotId, parse_snapshot_name, snapshot_name
 from stratalog.metadata.quorum.quorum_state import QuorumState
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
@@ -34,6 +34,8 @@ _FLUSH_SECONDS: Final = 1.0
 """An observer syncs its writes after this time; a voter syncs before it fetches again."""
 _PART: Final = ".part"
 """The end of the name of a snapshot that is being fetched, as in Kafka."""
+_UNFINISHED: Final = ".tmp"
+"""The end of the name of one that is being written, as `write_durably` has it."""
 
 
 class StoredSnapshot(NamedTuple):
@@ -120,8 +122,10 @@ class MetadataReplica:
     # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def write_snapshot(self, snapshot: SnapshotId, batches: Sequence[bytearray]) -> None:
-        """Write and sync a snapshot of this node's image. For a thread. Raises `OSError`; then there is no such file."""
-        write_durably(self._files, self._path(snapshot), b"".join(batches))
+        """Write and sync a snapshot of this node's image. For a thread. Raises `OSError`; then it takes no room."""
+        path = self._path(snapshot)
+        with self._gone_if_it_fails(path + _UNFINISHED):
+            write_durably(self._files, path, b"".join(batches))
 
     def snapshot_chunk(self, snapshot: SnapshotId, position: int) -> tuple[int, bytes]:
         """The size of a snapshot in bytes, and up to 1 MiB of it from ``position`` on. Raises `OSError`."""
@@ -133,13 +137,27 @@ class MetadataReplica:
             file.close()
 
     def keep_chunk(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
-        """Keep bytes of the leader's snapshot from ``position`` on; position 0 begins anew. Raises `OSError`."""
-        file = self._files.open_append(self._path(snapshot) + _PART)
+        """Keep bytes of the leader's snapshot from ``position`` on; position 0 begins anew.
+
+        Raises `OSError`; then those that came before are gone, too: the logs of the directory may need their room.
+        """
+        path = self._path(snapshot) + _PART
+        with self._gone_if_it_fails(path):
+            file = self._files.open_append(path)
+            try:
+                file.truncate(position)
+                append_all(file, [data])
+            finally:
+                file.close()
+
+    @contextmanager
+    def _gone_if_it_fails(self, path: str) -> Iterator[None]:
         try:
-            file.truncate(position)
-            append_all(file, [data])
-        finally:
-            file.close()
+            yield
+        except OSError:
+            with suppress(OSError):
+                self._files.unlink(path)
+            raise
 
     def read_part(self, snapshot: SnapshotId) -> bytes:
         """The content of a snapshot that was fetched, and has no name yet. For a thread. Raises `OSError`."""
@@ -182,13 +200,11 @@ class MetadataReplica:
         return stored
 
     def remove_snapshots_before(self, snapshot: SnapshotId) -> None:
-        """Remove older snapshots, and parts of others. For a thread. Raises `OSError`."""
+        """Remove older snapshots, and parts of others that no one will finish. For a thread. Raises `OSError`."""
         directory = self.log.directory
-        for older in snapshots_in(self._files, directory):
-            if older < snapshot:
-                self._files.unlink(self._path(older))
         for entry in self._files.scan(directory, sized=()):
-            if entry.name.endswith(_PART) and entry.name < snapshot_name(snapshot):
+            of = parse_snapshot_name(entry.name.removesuffix(_PART).removesuffix(_UNFINISHED))
+            if of is not None and of < snapshot:
                 with suppress(FileNotFoundError):
                     self._files.unlink(f"{directory}/{entry.name}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -27,6 +28,8 @@ __all__ = ["SnapshotRules", "Snapshotting", "first_to_keep"]
 
 _LOOK_SECONDS: Final = 60.0
 """How often retention is looked at, as in Kafka."""
+_AGAIN_SECONDS: Final = 30.0
+"""A snapshot that was refused is written again after so long: to make one of many partitions takes a second or two."""
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +89,7 @@ class Snapshotting:
         self._since_ms = clock.wall_ms()
         self._due: tuple[ClusterImage, QuorumRecords] | None = None
         self._writes = False
+        self._refused_at = -math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def _last_on_disk(self) -> SnapshotId | None:
@@ -131,7 +135,8 @@ class Snapshotting:
         known = self._newest.end_offset if self._newest is not None else 0
         if self._due is not None:  # the quorum may have passed over an earlier word
             known = max(known, self._due[0].provenance.offset + 1)
-        if not self._writes and self.is_due and end_offset > known:
+        rests = self._clock.monotonic() - self._refused_at < _AGAIN_SECONDS
+        if not self._writes and not rests and self.is_due and end_offset > known:
             self._due = image, quorum
             self._take(SnapshotDue(end_offset))
 
@@ -146,10 +151,13 @@ class Snapshotting:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._replica.threads, self._replica.write_snapshot, snapshot, batches)
         except OSError as error:
-            self._replica.directory.report(error, self._replica)  # it is tried again with the next record
+            self._replica.directory.report(error)  # the log is as it was
+            self._refused_at = self._clock.monotonic()
             return
         finally:
             self._writes = False
+        if self._newest is not None and snapshot < self._newest:
+            return  # the leader's is in the place of the log meanwhile
         self._grown_bytes -= grown_bytes
         self._newest, self._since_ms = snapshot, self._clock.wall_ms()
         self._take(SnapshotWritten(OffsetAndEpoch(*snapshot)))
@@ -180,7 +188,7 @@ class Snapshotting:
         try:
             await asyncio.get_running_loop().run_in_executor(replica.threads, remove)
         except OSError as error:
-            replica.directory.report(error, replica)
+            replica.directory.report(error)
 
 
 def _id_of(image: ClusterImage) -> SnapshotId:

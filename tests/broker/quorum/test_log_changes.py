@@ -23,7 +23,7 @@ class Replica:
     def __init__(self):
         self.done, self.refusal, self.threads, self.whole_batches_to = [], None, None, 99
         self.log = SimpleNamespace(flushed_offset=0, log_end_offset=9, directory="/m")
-        self.directory = SimpleNamespace(report=lambda error, _owner: self.done.append(("report", error.errno)))
+        self.directory = SimpleNamespace(report=lambda error, owner: self.done.append(("report", error.errno, owner)))
         self.content = b"".join(build_snapshot(EMPTY_IMAGE.apply((), Provenance(7, 3, 1))))
 
     def _do(self, *what):
@@ -125,19 +125,19 @@ async def test_a_sync_names_the_log_that_it_is_about(made):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "owner"),
     [
-        lambda changes: changes.truncate(act.Truncate(2)),
-        lambda changes: changes.delete_before(act.DeleteLogBefore(SNAPSHOT)),
-        lambda changes: changes.keep_chunk(act.WriteSnapshotChunk(SNAPSHOT, 0, b"x")),
+        (lambda changes: changes.truncate(act.Truncate(2)), True),
+        (lambda changes: changes.delete_before(act.DeleteLogBefore(SNAPSHOT)), True),
+        (lambda changes: changes.keep_chunk(act.WriteSnapshotChunk(SNAPSHOT, 0, b"x")), None),
     ],
 )
-async def test_a_disk_that_refuses_a_change_has_the_machine_begin_anew(made, change):
-    """The log is other than the machine believes."""
+async def test_a_disk_that_refuses_a_change_has_the_machine_begin_anew(made, change, owner):
+    """The log is other than the machine believes, and is put in order; one beside which a file was refused is not."""
     made.replica.refusal = OSError(28, "full")
     change(made.changes)
     assert [error.code for error in made.refused] == [ErrorCode.KAFKA_STORAGE_ERROR]
-    assert ("report", 28) in made.replica.done
+    assert ("report", 28, owner and made.replica) in made.replica.done
 
 
 async def test_a_cut_inside_a_batch_has_the_machine_begin_anew(made):

@@ -167,6 +167,20 @@ async def test_a_fetched_snapshot_has_its_name_only_when_it_is_whole_and_synced(
         assert (replica.log.log_start_offset, replica.log.log_end_offset) == (7, 7)
 
 
+async def test_a_snapshot_that_finds_no_room_takes_none(tmp_path, watched_files):
+    """The logs of the directory would find none either, as long as it lies there half."""
+    async with opened(tmp_path, watched_files) as replica:
+        replica.keep_chunk(SnapshotId(9, 3), 0, b"abc")
+        watched_files.free_bytes = 5
+        with pytest.raises(OSError, match="No space"):
+            replica.keep_chunk(SnapshotId(9, 3), 3, b"defghi")
+        watched_files.free_bytes = 5
+        with pytest.raises(OSError, match="No space"):
+            replica.write_snapshot(SnapshotId(7, 3), [bytearray(b"longer")])
+        watched_files.free_bytes = None
+        assert not list(tmp_path.glob("__cluster_metadata-0/*checkpoint*"))
+
+
 @pytest.mark.parametrize("is_whole", [True, False])
 async def test_a_kill_while_a_log_begins_behind_a_snapshot_is_no_damage(tmp_path, watched_files, is_whole):
     """Between the new segment and the end of the old ones there is a gap, which the snapshot fills, if it can be read."""

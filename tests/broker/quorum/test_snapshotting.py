@@ -53,6 +53,7 @@ class Files(RealFilesystem):
         self.threads = []
         self.calls = []
         self.reported = []
+        self.now = 1000.0
 
     def open_append(self, path):
         self._note("open")
@@ -85,7 +86,7 @@ def threads():
 def snapshotting(directory, files, threads, image, *, keeps_log=False, in_slices=at_start):
     """Snapshots of an image beside a log that only notes what becomes of it, and the events that come of them."""
     log = SimpleNamespace(size_bytes=100, directory=str(directory), log_start_offset=0, topic_partition=("m", 0))
-    writer = SimpleNamespace(add=lambda _owner: None, report=lambda error, _owner: files.reported.append(error))
+    writer = SimpleNamespace(add=lambda _owner: None, report=files.reported.append)
     replica = MetadataReplica(log, directory=writer, files=files, threads=threads)
     publisher = SimpleNamespace(image=image, quorum=QUORUM)
     rules = SnapshotRules(
@@ -95,7 +96,7 @@ def snapshotting(directory, files, threads, image, *, keeps_log=False, in_slices
         retention_ms=-1,
         keeps_log=keeps_log,
     )
-    clock = SimpleNamespace(wall_ms=lambda: 1_000_000)
+    clock = SimpleNamespace(wall_ms=lambda: 1_000_000, monotonic=lambda: files.now)
     made, events = Snapshotting(replica, publisher, rules, in_slices=in_slices, clock=clock), []
     made.attach(events.append)
     return made, events
@@ -163,19 +164,22 @@ async def test_an_image_that_is_due_is_not_forgotten_for_an_older_one(tmp_path, 
 
 
 async def test_older_snapshots_go_and_newer_ones_stay(tmp_path, threads):
-    """Parts of a snapshot that was being fetched go with them."""
+    """Parts of those that were being fetched, or written when the process was killed, go with them."""
     image = EMPTY_IMAGE.apply(records(3, 3), Provenance(7, 3, 99))
     made, _ = snapshotting(tmp_path, Files(), threads, image)
     for end_offset in (5, 8, 9):
         (tmp_path / snapshot_name(SnapshotId(end_offset, 3))).write_bytes(b"content")
-    (tmp_path / (snapshot_name(SnapshotId(4, 3)) + ".part")).write_bytes(b"part")
+    for unfinished in (".part", ".tmp"):
+        (tmp_path / (snapshot_name(SnapshotId(4, 3)) + unfinished)).write_bytes(b"part")
+    (tmp_path / "00000000000000000004.snapshot.tmp").write_bytes(b"of the log")
     await made.remove_before(SnapshotId(8, 3))
     made.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [snapshot_name(SnapshotId(end, 3)) for end in (8, 9)]
+    left = [snapshot_name(SnapshotId(end, 3)) for end in (8, 9)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00000000000000000004.snapshot.tmp", *left]
 
 
 async def test_a_snapshot_that_cannot_be_written_changes_nothing(tmp_path, threads):
-    """The log keeps what the snapshot would have held, and the next image is written instead."""
+    """The log keeps what the snapshot would have held, and a later image is written after a pause: each takes its time."""
     image = EMPTY_IMAGE.apply(records(3, 3), Provenance(7, 3, 99))
     files = Files()
 
@@ -187,12 +191,31 @@ async def test_a_snapshot_that_cannot_be_written_changes_nothing(tmp_path, threa
     made.published()
     await made.write(SnapshotId(8, 3))
     assert [error.errno for error in files.reported] == [28]
-    assert files.calls == ["open"]
+    assert files.calls == ["open", "unlink"]
     assert made.is_due
-    assert not list(tmp_path.glob("*.checkpoint"))
+    assert not list(tmp_path.iterdir())
+    files.now += 29
+    made.published()
+    assert events == [SnapshotDue(8)]
+    files.now += 2
     made.published()
     made.close()
     assert events == [SnapshotDue(8), SnapshotDue(8)]
+
+
+async def test_a_snapshot_that_the_leaders_overtakes_while_it_is_written_is_none(tmp_path, threads):
+    """What has been written since the newer one counts for the next, from nothing on."""
+    image = EMPTY_IMAGE.apply(records(3, 3), Provenance(7, 3, 99))
+    made, events = snapshotting(tmp_path, Files(), threads, image, keeps_log=True)
+    made.published()
+    writing = asyncio.ensure_future(made.write(SnapshotId(8, 3)))
+    await asyncio.sleep(0.01)
+    made.loaded(SnapshotId(20, 4))
+    await writing
+    assert events == [SnapshotDue(8)]
+    made.grown(10)
+    assert made.is_due
+    made.close()
 
 
 SIZES = st.lists(st.tuples(st.integers(1, 100), st.integers(0, 1000)), max_size=6)
