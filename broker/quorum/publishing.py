@@ -14,6 +14,7 @@ from typing import Any, Final
 from stratalog.broker.quorum.metadata_log import chunks_of, read_newest_snapshot
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.hot.storage.filesystem import Filesystem
+from stratalog.hot.storage.shortages import NO_DESCRIPTOR
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.difference import ImageChange, differing
 from stratalog.metadata.image.image import ClusterImage, Provenance
@@ -28,6 +29,8 @@ Follow = Callable[[ClusterImage, ImageChange], Awaitable[None]]
 """Called with the new image and what has changed since the one before; the next one waits for its end."""
 
 InSlices = Callable[[Generator[None, None, Any]], Awaitable[Any]]
+
+_AGAIN_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -205,14 +208,24 @@ class Publisher:
         if own is not None:
             await self._in_slices(replay.replay_own(*own))
         else:
-            chunk = next(chunks_of(self._replica.log, replay.next_offset, self._committed))
-            await self._in_slices(replay.replay_steps(chunk))
+            await self._in_slices(replay.replay_steps(await self._read(replay.next_offset)))
             for base_offset in [one for one in self._own if one < replay.next_offset]:
                 del self._own[base_offset]  # it was read with the others
         change: ImageChange
         self.image, change = await self._in_slices(replay.taking())
         self.quorum = replay.quorum
         return change
+
+    async def _read(self, offset: int) -> bytes:
+        """Committed records from ``offset`` on. Where no descriptor is left for their file they wait: clients close theirs."""
+        while True:
+            try:
+                return next(chunks_of(self._replica.log, offset, self._committed))
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:
+                    raise
+                log.error("the metadata log cannot be read at offset %d yet: %s", offset, error)
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _published(self, change: ImageChange) -> None:
         image, end = self.image, self._replay.next_offset

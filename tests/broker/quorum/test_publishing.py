@@ -1,6 +1,7 @@
 """From the metadata log to images: failures end the node once, and a log that goes is not read on."""
 
 import asyncio
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -54,6 +55,26 @@ async def test_own_batches_and_read_ones_give_the_same_image(place):
     place.publisher.committed(3)
     await place.publisher.reached(3)
     assert place.publisher.image == read.image()
+
+
+async def test_committed_records_wait_for_a_descriptor(place, monkeypatch):
+    """Clients may have taken them all. Any other error ends the node: its image would lag behind."""
+    monkeypatch.setattr(publishing, "_AGAIN_SECONDS", 0.001)
+    errors, read = [errno.EMFILE, errno.ENFILE], publishing.chunks_of
+
+    def chunks_of(*where):
+        if errors:
+            raise OSError(errors.pop(), "refused")
+        return read(*where)
+
+    monkeypatch.setattr(publishing, "chunks_of", chunks_of)
+    place.publisher.committed(2)
+    await asyncio.wait_for(place.publisher.reached(2), 5)
+    assert (place.failures, place.publisher.load_errors) == ([], 0)
+    errors.append(errno.EIO)
+    place.publisher.committed(3)
+    with pytest.raises(OSError, match="refused"):
+        await asyncio.wait_for(place.publisher.reached(3), 5)
 
 
 async def test_a_failed_publication_ends_the_node_once_and_no_waiter_hangs(place):
