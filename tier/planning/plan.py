@@ -192,9 +192,10 @@ class ArchivePlan:
         return [*news, EvictBelow(self._local_start)]
 
     def _on_fenced(self, event: FencedOut, _: int) -> list[Action]:
+        """Forget earlier read-backs, too: the new owner may remove what they have seen."""
         self.phase = Phase.FENCED
         self._ranges.clear()
-        return [StandDown(event.reason)]
+        return [StandDown(event.reason), EvictBelow(self._local_start)]
 
     def _on_upload_done(self, event: UploadDone, _: int) -> list[Action]:
         if found := self._find(event.ref):

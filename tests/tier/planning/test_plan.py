@@ -218,7 +218,7 @@ def test_a_fenced_leader_stands_down_for_good():
     """After the first sign of a higher claim nothing is sent, whatever happens."""
     driver = Driver()
     driver.held(0, 100, 200)
-    assert driver.feed(FencedOut("epoch 9")) == [StandDown("epoch 9")]
+    assert driver.feed(FencedOut("epoch 9")) == [StandDown("epoch 9"), EvictBelow(0)]
     assert driver.feed(UploadDone(RangeRef(0, 100, 1)), Claimed(0), Sealed(200, 300), Tick(), CommitDone(100)) == []
     assert driver.plan.deadline() is None
 

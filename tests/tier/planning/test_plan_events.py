@@ -43,11 +43,11 @@ def test_every_class_is_an_event_or_an_action():
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
 def test_a_plan_without_segments_takes_each_and_asks_for_nothing_of_the_store(kind):
-    """After any events, late or twice, a plan asks for the claim only if it wants it, and once. A loss takes back every leave to evict."""
+    """After any events, late or twice, a plan asks for the claim only if it wants it, and once. A loss takes back every leave to evict, and so does another owner."""
     plan = ArchivePlan(PlanSettings(), local_start=0)
     actions = plan.step(sample(kind), 0) + plan.step(sample(kind), 1)
     expected = {
-        FencedOut: [StandDown("")],
+        FencedOut: [StandDown(""), EvictBelow(0)],
         ClaimWanted: [SendClaim()],
         Compared: [EvictBelow(0), EvictBelow(0)],
         ArchiveLost: [ReportLost(""), EvictBelow(0), EvictBelow(0)],
