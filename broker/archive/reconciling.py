@@ -94,8 +94,13 @@ class Reconciling:
         """Why the archive has not answered so far; empty while it is being asked for the first time."""
 
     def needed(self) -> bool:
-        """Whether this start has to ask: the log may lack what was archived, whatever the bucket says."""
+        """Whether this start has to ask: the log may lack what was archived, whatever the bucket says.
+
+        A cluster that was restored without a takeover has archived nothing, and its claim is refused for ever.
+        """
         log_ = self._unified.log
+        if self._claimant.incarnation < 0:
+            return self._lost
         return must_reconcile(
             remote_end_checkpoint=None if self._checkpoint is None else self._checkpoint.remote_end_offset,
             log_end_offset=log_.log_end_offset,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable
+from itertools import chain, takewhile
 
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.unified_log import UnifiedLog
@@ -27,8 +27,8 @@ def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int)
     entries = remote.entries
     if entries is None and remote.end_offset > remote.start_offset:
         return None if _may_be_due(unified, remote, now_ms) else log.log_start_offset
-    ranges, total_bytes = _archived(entries, log.log_start_offset)
-    end = _archived_end(unified, entries)
+    end = _archived_end(unified, remote)
+    ranges, total_bytes = _archived(entries, log.log_start_offset, end)
     local = _local_beyond(unified, end)
     beyond = [
         RetainedRange(max(one.base_offset, end), one.end_offset, _bytes_beyond(unified, one, end), one.max_timestamp_ms)
@@ -67,20 +67,28 @@ def retained_bytes(unified: UnifiedLog, remote: RemotePartition) -> int:
     entries = remote.entries
     if entries is None:
         return 0
-    end = _archived_end(unified, entries)
-    _, total_bytes = _archived(entries, unified.log.log_start_offset)
+    end = _archived_end(unified, remote)
+    _, total_bytes = _archived(entries, unified.log.log_start_offset, end)
     return total_bytes + sum(
         one.size_bytes if one.active else _bytes_beyond(unified, one, end) for one in _local_beyond(unified, end)
     )
 
 
-def _archived(entries: RemoteLog | None, log_start_offset: int) -> tuple[Iterator[RetainedRange], int]:
-    return (iter(()), 0) if entries is None else entries.retained(log_start_offset)
+def _archived(entries: RemoteLog | None, log_start_offset: int, end: int) -> tuple[Iterable[RetainedRange], int]:
+    """The archived ranges below ``end`` that end behind the log start, and the bytes of all of them."""
+    if entries is None:
+        return (), 0
+    ranges, total_bytes = entries.retained(log_start_offset)
+    if entries.remote_end <= end:
+        return ranges, total_bytes
+    below = [one._replace(end=min(one.end, end)) for one in takewhile(lambda one: one.base < end, ranges)]
+    return below, sum(one.size_bytes for one in below)
 
 
-def _archived_end(unified: UnifiedLog, entries: RemoteLog | None) -> int:
+def _archived_end(unified: UnifiedLog, remote: RemotePartition) -> int:
     """The offset from which records are only local."""
-    return entries.remote_end if entries is not None and len(entries) else unified.log.first_base_offset
+    entries = remote.entries
+    return remote.end_offset if entries is not None and len(entries) else unified.log.first_base_offset
 
 
 def _local_beyond(unified: UnifiedLog, end: int) -> list[SegmentInfo]:

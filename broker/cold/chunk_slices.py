@@ -3,32 +3,47 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
+from msgspec import Struct
+
+from stratalog.hot.config import LONG_MAX
 from stratalog.hot.storage.filesystem import File
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.reading.cached_chunk import CachedChunk
 from stratalog.wire.batch import iter_headers, read_header
 from stratalog.wire.parts import FileSlice
 
-__all__ = ["ChunkSlices"]
+__all__ = ["ChunkSlices", "RemoteSlices"]
 
 _PROBE_BYTES = 64 << 10
 _LENGTH_AT, _LAST_DELTA_AT, _LOG_OVERHEAD_BYTES = 8, 23, 12
 
 
+class RemoteSlices(Struct):
+    """Whole batches from cached chunks; an aborted transaction that spans several objects is named by each."""
+
+    parts: Sequence[FileSlice]
+    size_bytes: int
+    next_offset: int
+    aborted: Sequence[AbortedTransaction] = ()
+
+
 class ChunkSlices:
     """Slices being collected from ``offset`` on: at most ``max_bytes``, one batch at least if ``min_one_batch``.
 
-    ``parts`` and ``size_bytes`` are what was taken, ``next_offset`` is where the next read goes on.
+    ``end_offset`` is a batch border above ``offset``: what begins there is not taken. ``parts`` and ``size_bytes`` are what was taken, ``next_offset`` is where the next read goes on.
     """
 
-    __slots__ = ("_max_bytes", "_min_one_batch", "next_offset", "parts", "size_bytes")
+    __slots__ = ("_end_offset", "_max_bytes", "_min_one_batch", "next_offset", "parts", "size_bytes")
 
-    def __init__(self, offset: int, max_bytes: int, *, min_one_batch: bool) -> None:
+    def __init__(self, offset: int, max_bytes: int, *, min_one_batch: bool, end_offset: int = LONG_MAX) -> None:
         self.parts: list[FileSlice] = []
         self.size_bytes = 0
         self.next_offset = offset
         self._max_bytes = max_bytes
         self._min_one_batch = min_one_batch
+        self._end_offset = end_offset
 
     def add(self, chunk: CachedChunk, file: File, end_offset: int) -> bool:
         """Take what fits of a chunk, whose offsets end at ``end_offset``; whether the next chunk may follow.
@@ -38,6 +53,8 @@ class ChunkSlices:
         start = _batch_position(file, chunk, self.next_offset)
         room = self._max_bytes - self.size_bytes
         end, next_offset = chunk.length, end_offset
+        if end_offset > self._end_offset:
+            end, next_offset = _batch_position(file, chunk, self._end_offset), self._end_offset
         if end - start > room:
             end, next_offset = _cut(file, chunk, start, room, at_least_one=self._min_one_batch and not self.parts)
             if end <= start:

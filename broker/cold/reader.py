@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from msgspec import Struct
-
 from stratalog.broker.cold.cached_reads import CachedReads
 from stratalog.broker.cold.chunk_files import ChunkFiles
-from stratalog.broker.cold.chunk_slices import ChunkSlices
+from stratalog.broker.cold.chunk_slices import ChunkSlices, RemoteSlices
 from stratalog.broker.cold.manifest_views import RemoteViews
+from stratalog.broker.cold.own_part import WHOLE, OwnPart
 from stratalog.broker.cold.remembered_errors import ERROR_MS, RememberedErrors, went_back
 from stratalog.broker.cold.stream import RemoteStream
 from stratalog.broker.cold.times import RemoteTimes
 from stratalog.broker.runtime.metrics import TopicMetrics
 from stratalog.broker.workers.io_worker import Submit
+from stratalog.hot.config import LONG_MAX
 from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import LeaderEpoch
@@ -32,7 +32,6 @@ from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.reading.chunk_pins import Reader
 from stratalog.tier.reading.remote_log import ChunkId, ChunkRef, RemoteLog
 from stratalog.wire.errors import ErrorCode, KafkaError
-from stratalog.wire.parts import FileSlice
 from stratalog.wire.topic import Uuid
 
 __all__ = ["RemotePartition", "RemoteSlices"]
@@ -45,15 +44,6 @@ _ABORTED_KEPT: Final = 1024
 """Objects whose aborted transactions are remembered: more than one answer can cross."""
 
 log = logging.getLogger(__name__)
-
-
-class RemoteSlices(Struct):
-    """Whole batches from cached chunks; an aborted transaction that spans several objects is named by each."""
-
-    parts: Sequence[FileSlice]
-    size_bytes: int
-    next_offset: int
-    aborted: Sequence[AbortedTransaction] = ()
 
 
 class RemotePartition:
@@ -70,6 +60,7 @@ class RemotePartition:
         now_ms: Callable[[], int],
         checkpoint: RemoteLogState | None = None,
         views: RemoteViews | None = None,
+        own: OwnPart = WHOLE,
     ) -> None:
         self.border_reads = 0
         """Readers that went on from the archive to the local disk."""
@@ -80,6 +71,7 @@ class RemotePartition:
         self._wake = wake
         self.follow_start: Callable[[int], object] = lambda _offset: None
         self._now_ms = now_ms
+        self._own = own
         self._checkpoint = checkpoint
         self._remote = RemoteLog(partition)
         self._views = views if views is not None else RemoteViews()
@@ -107,17 +99,24 @@ class RemotePartition:
     def start_offset(self) -> int:
         """The first archived offset, by the manifest or the local checkpoint of it."""
         remote = self._remote
-        return max(remote.remote_start, remote.log_start_offset) if self._loaded else self.state.log_start_offset
+        if not self._loaded:
+            return self.state.log_start_offset
+        return min(max(remote.remote_start, remote.log_start_offset), self._own_end)
 
     @property
     def end_offset(self) -> int:
-        """Behind the last archived offset."""
-        return self._remote.remote_end if self._loaded else self.state.remote_end_offset
+        """Behind the last archived offset of this cluster's log."""
+        return min(self._remote.remote_end, self._own_end) if self._loaded else self.state.remote_end_offset
+
+    @property
+    def _own_end(self) -> int:
+        """Where this log's part of the archive ends: above it the archive has other records."""
+        return self._own.end_under(self._remote.claimant)
 
     @property
     def archive_clean_offset(self) -> int:
         """Up to here the archive has been compacted; 0 while that is not known."""
-        return self._remote.archive_clean_offset if self._loaded else 0
+        return self._remote.archive_clean_offset if self._loaded and self._own_end == LONG_MAX else 0
 
     @property
     def size_bytes(self) -> int:
@@ -153,8 +152,8 @@ class RemotePartition:
 
     @property
     def log_start_offset(self) -> int | None:
-        """The manifest's log start; None while it has not been read."""
-        return self._remote.log_start_offset if self._loaded else None
+        """The manifest's log start, as far as it concerns this log; None while it has not been read."""
+        return min(self._remote.log_start_offset, self._own_end) if self._loaded else None
 
     @property
     def facts(self) -> RemoteLog | None:
@@ -197,7 +196,7 @@ class RemotePartition:
             self._stale = False
             self._views.loaded(self, len(self._remote))
         self._applied_ms = self._now_ms()
-        self.follow_start(self._remote.log_start_offset)  # before readers look again
+        self.follow_start(min(self._remote.log_start_offset, self._own_end))  # before readers look again
         self._wake()
         return True
 
@@ -249,7 +248,7 @@ class RemotePartition:
                 self._errors.raise_for(plan.missing_table.uuid)
                 self._read_table(plan.missing_table, offset, reader)
             return None
-        out = ChunkSlices(offset, max_bytes, min_one_batch=min_one_batch)
+        out = ChunkSlices(offset, max_bytes, min_one_batch=min_one_batch, end_offset=self._own_end)
         stream.held = self._cached.take(plan.chunks, reader, out)
         if not stream.held:
             self._errors.raise_for(plan.chunks[0].id)

@@ -74,7 +74,7 @@ class Rig:
     def restart(self) -> None:
         self.restarted += 1
 
-    def begin(self, checkpoint=None, *, lost=False, hold=True, timeline=None) -> Reconciling:
+    def begin(self, checkpoint=None, *, lost=False, hold=True, timeline=None, incarnation=0) -> Reconciling:
         self.partition = SimpleNamespace(
             held_back=None,
             leader_epoch=2,
@@ -89,7 +89,7 @@ class Rig:
         self.reconciling = Reconciling(
             self.unified,
             SimpleNamespace(apply=self.apply, entries=None),
-            claimant=Claimant(0, 2, b"c" * 16),
+            claimant=Claimant(incarnation, 2, b"c" * 16),
             cluster_id="c",
             submit=lambda command, answered: self.queue.append((command, answered)),
             now_ms=lambda: 0,
@@ -152,6 +152,13 @@ def test_an_unclean_stop_without_sync_on_ack_needs_the_archive(rig, flush_messag
     rig.write(4)
     rig.log = rig.open(LogConfig(remote_storage_enable=True, flush_messages=flush_messages), clean=False)
     assert rig.begin(RemoteLogState(0, 10, 0)).needed() is needed
+
+
+def test_a_cluster_that_owns_no_archive_asks_only_for_a_log_that_is_lost(rig):
+    """It is refused for ever, and has archived nothing that its log could lack."""
+    rig.write(4)
+    assert not rig.begin(RemoteLogState(0, 21, 0), incarnation=-1).needed()
+    assert rig.begin(RemoteLogState(0, 0, 0), lost=True, incarnation=-1).needed()
 
 
 def test_a_partition_serves_no_read_until_the_archive_has_answered(rig):

@@ -89,3 +89,17 @@ def test_without_a_promise_nothing_is_taken_that_does_not_fit(tmp_path, room):
     slices = ChunkSlices(0, room, min_one_batch=False)
     assert not slices.add(*chunk_of(tmp_path / "1", [(0, 2, 10), (2, 2, 10)], 2), 4)
     assert (slices.parts, slices.size_bytes, slices.next_offset) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("indexed", [1, 5])
+@pytest.mark.parametrize("room", [100, 10_000])
+def test_a_batch_that_begins_at_the_end_is_not_taken(tmp_path, indexed, room):
+    """The end lies inside a chunk, between two entries of its index or at one."""
+    chunk = chunk_of(tmp_path / "1", [(base, 2, 10) for base in range(0, 10, 2)], indexed)
+    at, found = 0, []
+    while at < 6:
+        slices = ChunkSlices(at, room, min_one_batch=True, end_offset=6)
+        assert not slices.add(*chunk, 10)
+        found += [header.base_offset for _, header in iter_headers(bytes_of(slices))]
+        at = slices.next_offset
+    assert (at, found) == (6, [0, 2, 4])

@@ -83,7 +83,7 @@ class Broker:
         """Where what can be archived ends."""
         return self.node.partitions.by_name(topic, partition).log.active_base_offset
 
-    def read(self, topic, partition, start=0):
+    def read(self, topic, partition, start=0, **options):
         """Everything, by librdkafka: offset and value."""
         consumer = Consumer(
             {
@@ -92,6 +92,7 @@ class Broker:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
+                **options,
             }
         )
         consumer.assign([TopicPartition(topic, partition, start)])
@@ -251,6 +252,29 @@ def test_without_takeover_nothing_is_written_to_the_bucket(brokers, tmp_path, lo
     )
     broker.stop()
     assert {info.key: store.get(info.key)[0] for info in store.list("")} == before
+
+
+@pytest.mark.story
+def test_a_drill_whose_archive_has_an_owner_that_goes_on_serves_its_own_records(brokers, tmp_path, lost):
+    """Beyond the restore the owner's offsets are other records; also after a restart, and as much as is cached."""
+    restore("--bucket", lost["bucket"], "--data", tmp_path / "drill")
+    restore("--bucket", lost["bucket"], "--data", tmp_path / "owner", "--takeover")
+    owner = brokers(tmp_path / "owner", lost["bucket"])
+    owner.produce("orders", 0, [b"owner-%d" % at for at in range(200)])
+    until(lambda: owner.archived("orders", 0) > lost["ends"][0], "the archiving by the owner")
+    owner.stop()
+    drill = brokers(tmp_path / "drill", lost["bucket"])
+    mine = [b"local-%d" % at for at in range(50)]
+    drill.produce("orders", 0, mine)
+    wanted = [value for _, value in lost["records"][0]] + mine
+    for size_bytes in (3_000, 1_000_000):  # a reader that reads on has all fetched ahead of it
+        found = drill.read("orders", 0, **{"fetch.message.max.bytes": size_bytes})
+        assert [value for _, value in found] == wanted
+    drill.stop()
+    drill = brokers(tmp_path / "drill", lost["bucket"])
+    assert [value for _, value in drill.read("orders", 0)] == wanted
+    drill.produce("orders", 0, [b"more"])
+    assert drill.read("orders", 0)[-1][1] == b"more"
 
 
 @pytest.mark.story
