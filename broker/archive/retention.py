@@ -25,7 +25,9 @@ def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int)
     if not config.deletes or (config.retention_ms < 0 and config.retention_bytes < 0):
         return log.log_start_offset
     entries = remote.entries
-    if entries is None and remote.end_offset > remote.start_offset:
+    # A leader that has taken over may know nothing of an archive: its log begins below its disk, then.
+    archived = remote.end_offset > remote.start_offset or log.log_start_offset < log.first_base_offset
+    if entries is None and archived:
         return None if _may_be_due(unified, remote, now_ms) else log.log_start_offset
     end = _archived_end(unified, remote)
     ranges, total_bytes = _archived(entries, log.log_start_offset, end)

@@ -4,6 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from stratalog.broker.archive.retention import planned_log_start, retained_bytes
+from stratalog.wire.batch import Record, build_batch
+from tests.broker.archive.archive_rig import Rig
 
 TIERED = {
     "remote_storage_enable": "true",
@@ -77,3 +79,24 @@ def test_a_manifest_that_was_not_read_yet_is_asked_for(broker):
     broker.run(unified.remote.refresh)
     broker.wait_until(lambda: unified.remote.entries is not None)
     assert planned(broker, unified, retention_bytes=1) > 0
+
+
+def test_a_leader_that_has_not_read_its_archive_moves_no_log_start_by_local_times(tmp_path):
+    """An older range that is not expired keeps all behind it, as records of a backfill do; it is in the archive only."""
+    rig = Rig(tmp_path)
+    now_ms = 1_000_000_000
+    newest = build_batch([Record(n, now_ms - 500, None, b"v" * 60) for n in range(5)])
+    rig.log.append_as_leader(memoryview(newest), leader_epoch=1, now_ms=now_ms)
+    rig.write(8)
+    rig.settle()
+    rig.write(4)
+    assert rig.log.first_base_offset > 0
+    rig.log.update_config(replace(rig.log.config, retention_ms=1000))
+    assert planned_log_start(rig.unified, rig.unified.remote, now_ms) == 0
+    rig.lead(2)
+    remote = rig.unified.remote
+    assert planned_log_start(rig.unified, remote, now_ms) is None
+    for entries in (False, True):
+        remote.refresh(entries=entries)
+        rig.step()
+    assert planned_log_start(rig.unified, remote, now_ms) == 0
