@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, takewhile
 
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.hot.log.log import Log
 from stratalog.hot.retention import local_segments_to_evict
+from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.hot.segments.segment import SegmentInfo
 from stratalog.tier.planning.remote_retention import RetainedRange, log_start_after_retention
 from stratalog.tier.reading.remote_log import RemoteLog
+from stratalog.wire.errors import Corrupt
 
-__all__ = ["evict_local", "has_files_below_start", "planned_log_start", "retained_bytes"]
+__all__ = ["evict_local", "has_files_below_start", "planned_log_start", "reporting_disk", "retained_bytes"]
 
 
 def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> int | None:
@@ -108,6 +111,23 @@ def has_files_below_start(log: Log) -> bool:
     """Whether the log starts above its first segment, which nothing but its files needs any more. Raises `OSError`."""
     first, *others = log.segments()
     return bool(others) and first.end_offset <= log.log_start_offset
+
+
+@contextmanager
+def reporting_disk(unified: UnifiedLog) -> Iterator[None]:
+    """Have a disk that fails in here go offline, and a damaged segment set aside: neither is raised.
+
+    Segments that were sealed in an earlier run are looked at for the first time here, by many partitions in one turn.
+    """
+    try:
+        try:
+            yield
+        except UnreadableBatch as damage:
+            unified.missing_after(damage)
+    except OSError as error:
+        unified.partition.directory.report(error)
+    except Corrupt:
+        return  # of the active segment: its readers report it
 
 
 def evict_local(unified: UnifiedLog, evictable_offset: int, now_ms: int) -> bool:

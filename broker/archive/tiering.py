@@ -19,7 +19,7 @@ from stratalog.broker.archive.partition_archive import Archive
 from stratalog.broker.archive.problems import add_problem_metrics, archive_problems, bucket_problems
 from stratalog.broker.archive.projections import Projections
 from stratalog.broker.archive.removal import RemovalSettings, may_have_archive
-from stratalog.broker.archive.retention import has_files_below_start, planned_log_start
+from stratalog.broker.archive.retention import has_files_below_start, planned_log_start, reporting_disk
 from stratalog.broker.archive.timelines import ControllerPorts, Timelines, TransactionPorts
 from stratalog.broker.archive.upload_gate import UploadGate
 from stratalog.broker.cold.cold_reads import open_cold_reads
@@ -312,7 +312,8 @@ class Tiering:
             archive = self._renew(unified)
         if unified.log.log_end_offset > unified.log.first_base_offset:
             self._io.begin()  # its start may take seconds: the first upload does not wait for it
-        archive.look(self._resumption.count)
+        with reporting_disk(unified):
+            archive.look(self._resumption.count)
         if archive.state == "held":
             self.projections.write(unified)
 

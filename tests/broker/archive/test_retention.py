@@ -1,9 +1,16 @@
 """Where retention would move the log start of a tiered partition: asked for, and nothing is moved."""
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from stratalog.broker.archive.retention import planned_log_start, retained_bytes
+from stratalog.client.admin import alter_topic_configs
+from stratalog.hot.segments.log_summary import LOG_SUMMARIES
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.batch import Record, build_batch
 from tests.broker.archive.archive_rig import Rig
 
@@ -100,3 +107,37 @@ def test_a_leader_that_has_not_read_its_archive_moves_no_log_start_by_local_time
         remote.refresh(entries=entries)
         rig.step()
     assert planned_log_start(rig.unified, remote, now_ms) == 0
+
+
+class UnreadableIndexes(RealFilesystem):
+    """A disk that cannot read time indexes any more, from some time on."""
+
+    fails_with = refused = 0
+
+    def open_read(self, path):
+        if self.fails_with and path.endswith(".timeindex"):
+            self.refused += 1
+            raise OSError(self.fails_with, os.strerror(self.fails_with), path)
+        return super().open_read(path)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+def test_a_disk_that_fails_while_an_archive_looks_at_its_log_ends_no_tick(start_node, caplog, code):
+    """It goes offline, or is tried again. There were four tracebacks a second, and no ticks of the metadata log."""
+    files = UnreadableIndexes()
+    broker = start_node(files=files)
+    broker.create("t", internal_segment_bytes=2000, retention_ms=-1)
+    for _ in range(6):
+        broker.produce("t", *[b"v" * 100] * 5)
+    broker.stop()
+    Path(broker.directory, "data", LOG_SUMMARIES).unlink()  # a start without it looks at no segment
+    broker.start()
+    files.fails_with = code
+    alter_topic_configs(broker.client(), "t", set_to={"remote.storage.enable": "true"})
+    broker.wait_until(lambda: files.refused > 2 or broker.node.failed.is_set())
+    assert broker.node.failed.is_set() is (code == errno.EIO)
+    files.fails_with = 0
+    if code == errno.EMFILE:
+        unified = broker.partition("t")
+        broker.wait_until(lambda: unified.remote.end_offset == unified.log.active_base_offset > 0)
+    assert "tick failed" not in caplog.text
