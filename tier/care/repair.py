@@ -21,7 +21,13 @@ from stratalog.tier.manifests.history import is_kept
 from stratalog.tier.manifests.jobs import end_job
 from stratalog.tier.manifests.json import predecessor_hash, to_bytes
 from stratalog.tier.manifests.manifest import REPAIR, Manifest, successor
-from stratalog.tier.manifests.manifest_store import StoredManifest, change_manifest, read_manifest, writer_version
+from stratalog.tier.manifests.manifest_store import (
+    StoredManifest,
+    change_manifest,
+    check_size,
+    read_manifest,
+    writer_version,
+)
 from stratalog.tier.manifests.pages import Spill, compressed, plan_spill, spill
 from stratalog.tier.manifests.parts import Claimant, HistoryRef, Job, TrashEntry, totals_of
 from stratalog.tier.manifests.runs import RUN_KINDS
@@ -141,7 +147,8 @@ def apply_repair(
 ) -> StoredManifest:
     """Write the manifest of the plan.
 
-    Raises `RepairRefused`; `Retriable` if the manifest has changed since the plan was made; what the store raises.
+    Raises `RepairRefused`; `Retriable` if the manifest has changed since the plan was made; `ManifestFull`; what the store
+    raises.
     """
     check_repair(plan, takeover=takeover, accept_loss=accept_loss)
     mended = _paged(store, plan, uuid=uuid, now_ms=now_ms, takeover=takeover)
@@ -149,6 +156,7 @@ def apply_repair(
     if plan.raw:
         mended = replace(mended, prev_sha256=predecessor_hash(plan.raw))
     raw = to_bytes(mended)
+    check_size(mended, raw)
     key = plan.partition.manifest_key
     try:
         if plan.version:
@@ -161,7 +169,7 @@ def apply_repair(
 
 
 def _paged(store: ObjectStore, plan: RepairPlan, *, uuid: Uuid, now_ms: int, takeover: bool) -> Manifest:
-    """The manifest of the plan, its older entries in a page, under a number that no other attempt has left a page of."""
+    """The manifest of the plan, its older entries in pages, under a number that no other attempt has left a page of."""
     for skipped in range(_PAGES_MAX):
         mended = repaired_manifest(plan, uuid=uuid, now_ms=now_ms, takeover=takeover, skipped=skipped)
         paged = _with_pages(store, mended)
@@ -171,17 +179,18 @@ def _paged(store: ObjectStore, plan: RepairPlan, *, uuid: Uuid, now_ms: int, tak
 
 
 def _with_pages(store: ObjectStore, manifest: Manifest) -> Manifest | None:
-    """Older entries go to a page, as always; None where another writer has left another page under its key.
+    """Older entries go to pages, as always; None where another writer has left another page under the key of one.
 
     It may be named already. The next number has another key.
     """
-    plan = plan_spill(manifest)
-    if plan is None:
-        return manifest
-    plan = Spill((), plan.inline_count)
-    entries = manifest.entries[: plan.inline_count]
-    page = write_page(store, manifest, entries, manifest.seq)
-    return None if page is None else spill(manifest, plan, page)
+    while (plan := plan_spill(manifest)) is not None:
+        plan = Spill((), plan.inline_count)
+        entries = manifest.entries[: plan.inline_count]
+        page = write_page(store, manifest, entries, manifest.seq)
+        if page is None:
+            return None
+        manifest = spill(manifest, plan, page)
+    return manifest
 
 
 def _history(store: ObjectStore, plan: RepairPlan) -> HistoryRef | None:

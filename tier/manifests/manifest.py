@@ -38,6 +38,7 @@ from stratalog.wire.errors import Corrupt, Fenced, Invalid
 __all__ = [
     "COMMITS_KEPT",
     "ENTRIES_MAX",
+    "LOG_START",
     "NOBODY",
     "REPAIR",
     "ArchiveDeleted",
@@ -70,6 +71,8 @@ __all__ = [
 
 ENTRIES_MAX: Final = 8192
 """Entries that a manifest may hold inline: far beyond the number from which on older ones are spilled to pages."""
+LOG_START: Final = "log start"
+"""The kind of a change that moves the log start, and what lies below it to the trash."""
 REPAIR: Final = "repair"
 """The kind of change by which an archive may end earlier than before."""
 COMMITS_KEPT: Final = 32
@@ -113,7 +116,7 @@ class ArchiveDeleted(Invalid):
 
 
 class ManifestFull(Invalid):
-    """The manifest holds as many entries as it may."""
+    """The manifest, or a page, holds as much as it may."""
 
 
 class Manifest(Struct, frozen=True):
@@ -302,7 +305,7 @@ def set_log_start(
     start = max(offset, manifest.log_start_offset)
     if start == manifest.log_start_offset and remote_end == manifest.remote_end and not _begins_dead(manifest):
         return manifest
-    moved = successor(replace(manifest, log_start_offset=start, remote_end=remote_end), "log start", now_ms)
+    moved = successor(replace(manifest, log_start_offset=start, remote_end=remote_end), LOG_START, now_ms)
     return _drop_dead(moved, reason, page_entries)
 
 

@@ -10,9 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import stratalog
+from stratalog.tier.documents.json import DOCUMENT_BYTES_MAX
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.json import from_bytes, predecessor_hash, to_bytes
-from stratalog.tier.manifests.manifest import Manifest
+from stratalog.tier.manifests.manifest import LOG_START, Manifest, ManifestFull
+from stratalog.tier.manifests.runs import RUN_KINDS
 from stratalog.tier.stores.checked_read import get_checked
 from stratalog.tier.stores.remembering_store import recall
 from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, PreconditionFailed, Version
@@ -24,11 +26,23 @@ __all__ = [
     "StoredManifest",
     "Transition",
     "change_manifest",
+    "check_size",
     "read_manifest",
     "writer_version",
 ]
 
 _ATTEMPTS: Final = 16
+_BYTES_MAX: Final = DOCUMENT_BYTES_MAX
+_BYTES_MAX_OF_LOG_START: Final = DOCUMENT_BYTES_MAX * 15 // 16
+_BYTES_MAX_OF_GROWTH: Final = DOCUMENT_BYTES_MAX * 3 // 4
+"""Some is left for what empties the trash, and for the claim of the leader that does, and for retention."""
+_RELIEF: Final = frozenset(
+    {
+        *("claim", "takeover", "date trash", "empty trash", "end job", "unpin", "delete", "deleted", "begin again"),
+        *(f"{verb} {kind}" for verb in ("renew", "end") for kind in RUN_KINDS),
+    }
+)
+"""Kinds of changes that add nothing that lasts, or take away."""
 
 Transition: TypeAlias = Callable[[Manifest], Manifest]
 """A change bound to its arguments: applied again to whatever manifest is found after a lost race."""
@@ -89,8 +103,8 @@ def change_manifest(
 
     A refused swap may be our own earlier one whose reply was lost: the transition then finds its mark (claim uuid,
     entry uuids) in what is read back and has nothing to do. Raises what the transition
-    raises, and `ManifestContended` after 16 lost races. If the store fails in the middle, the change may or may not have been
-    made: call again.
+    raises, `ManifestFull`, and `ManifestContended` after 16 lost races. If the store fails in the middle, the change may or
+    may not have been made: call again.
     """
     tried = _from_memory(store, partition, transition)
     for _ in range(_ATTEMPTS):
@@ -106,6 +120,7 @@ def change_manifest(
             changed = prepare(stored, changed)
         successor = replace(changed, prev_sha256=prev, writer=writer_version())
         raw = to_bytes(successor)
+        check_size(successor, raw)
         try:
             version = _swap(store, partition.manifest_key, raw, stored.version)
         except (AlreadyExists, PreconditionFailed):
@@ -116,12 +131,24 @@ def change_manifest(
     )
 
 
+def check_size(manifest: Manifest, raw: bytes) -> None:
+    """Raise `ManifestFull` for a manifest, as ``raw`` bytes, that no reader would take, or that leaves no room for relief."""
+    kind = manifest.commits[-1].kind if manifest.commits else ""
+    limit = _BYTES_MAX if kind in _RELIEF else _BYTES_MAX_OF_LOG_START if kind == LOG_START else _BYTES_MAX_OF_GROWTH
+    if len(raw) > limit:
+        raise ManifestFull(
+            f"{manifest.partition}: the manifest would have {len(raw)} bytes, {limit} are left to a change of this kind "
+            f"({kind}): nothing was changed. {len(manifest.trash)} objects wait in its trash for readers, for the grace, and for "
+            "cuts that hold them: see stratalog cut list"
+        )
+
+
 def _from_memory(
     store: ObjectStore, partition: PartitionId, transition: Transition
 ) -> tuple[StoredManifest, Manifest] | None:
     """A manifest that may be old, and what becomes of it; None if that is nothing to go on with."""
     remembered = recall(store, partition.manifest_key)
-    if remembered is None:
+    if remembered is None or len(remembered[0]) > _BYTES_MAX_OF_GROWTH // 2:  # it may have become smaller since
         return None
     try:
         raw, version = remembered

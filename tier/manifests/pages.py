@@ -18,7 +18,7 @@ from stratalog.tier.documents.json import DOCUMENT_BYTES_MAX, decompressed, pars
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.documents.unknown_fields import canonical_json
 from stratalog.tier.manifests.entry import Entry, entry_from_fields, entry_to_fields
-from stratalog.tier.manifests.manifest import Manifest
+from stratalog.tier.manifests.manifest import Manifest, ManifestFull
 from stratalog.tier.manifests.parts import PageRef, TrashEntry, totals_of
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import uuid_text
@@ -45,12 +45,14 @@ INLINE_KEPT: Final = 64
 FANOUT: Final = 16
 """Pages of one size class that are merged into one of the next."""
 MERGED_ENTRIES_MAX: Final = (INLINE_MAX - INLINE_KEPT) * FANOUT**2
-"""Pages of this many entries are not merged any more: reading one must not take long."""
+"""Pages of this many entries are not merged any more, and none gets more at once: reading one must not take long."""
 PAGE_BYTES_MAX: Final = 64 << 20
 """Above a page of `MERGED_ENTRIES_MAX` entries."""
 ENTRY_BYTES_MAX: Final = 4 << 10
 """An entry has some 400 bytes of JSON, and 20 more for each leader epoch beyond the first."""
 _ENTRY_OBJECTS_MAX: Final = 4
+_PAGE_ENTRIES_MAX: Final = 4
+"""So many times `MERGED_ENTRIES_MAX` may be merged into one page, where pages came in unusual sizes."""
 _FORMAT: Final = "stratalog-page"
 _VERSION: Final = 1
 _ZSTD_LEVEL: Final = 3
@@ -61,8 +63,13 @@ def compressed(data: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
 
 
+def _limit_bytes(entry_count: int) -> int:
+    """The most bytes that a page of so many entries may have, uncompressed."""
+    return min(max(DOCUMENT_BYTES_MAX, ENTRY_BYTES_MAX * entry_count), PAGE_BYTES_MAX)
+
+
 def page_to_bytes(partition: PartitionId, entries: Sequence[Entry]) -> bytes:
-    """A page with ``entries``, as stored."""
+    """A page with ``entries``, as stored. Raises `ManifestFull` for one that no reader would take."""
     fields = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -72,7 +79,13 @@ def page_to_bytes(partition: PartitionId, entries: Sequence[Entry]) -> bytes:
         "partition": partition.partition,
         "entries": [entry_to_fields(entry, partition.prefix) for entry in entries],
     }
-    return compressed(canonical_json(fields).encode("ascii"))
+    raw = canonical_json(fields).encode("ascii")
+    if len(raw) > _limit_bytes(len(entries)):
+        raise ManifestFull(
+            f"{partition}: a page of {len(entries)} entries would have {len(raw)} bytes, more than the "
+            f"{_limit_bytes(len(entries))} that readers take: nothing was changed"
+        )
+    return compressed(raw)
 
 
 def page_fields(data: bytes, ref: PageRef, partition: PartitionId) -> list[Mapping[str, Any]]:
@@ -86,7 +99,7 @@ def page_fields(data: bytes, ref: PageRef, partition: PartitionId) -> list[Mappi
             f"manifest says {ref.size_bytes} and {ref.crc32c:08x}. Restore it from a copy, or repair the archive"
         )
     try:
-        limit_bytes = min(max(DOCUMENT_BYTES_MAX, ENTRY_BYTES_MAX * ref.entry_count), PAGE_BYTES_MAX)
+        limit_bytes = _limit_bytes(ref.entry_count)
         objects_max = min(_ENTRY_OBJECTS_MAX * (ref.entry_count + 1), limit_bytes // 32)
         raw = decompressed(data, ref.key, limit_bytes)
         fields = parse_json(raw, ref.key, limit_bytes=limit_bytes, objects_max=objects_max)
@@ -152,23 +165,23 @@ class Spill(NamedTuple):
 
 
 def plan_spill(manifest: Manifest, keep_count: int = 0) -> Spill | None:
-    """The entries to spill from a manifest that is about to be stored; None while it is small.
+    """The entries to spill from a manifest that is about to be stored; None while it is small. There may be more after them.
 
     ``keep_count`` newest entries stay inline in any case: those that this very change has added, so that a repetition
     of it is recognised.
     """
     count = len(manifest.entries)
-    spilled = count - max(INLINE_KEPT, keep_count)
+    spilled = min(count - max(INLINE_KEPT, keep_count), MERGED_ENTRIES_MAX)
     if count <= INLINE_MAX or spilled <= 0:
         return None
     merged: tuple[PageRef, ...] = ()
     total, level = spilled, _level(spilled)
     while True:
         run = _last_of_level(manifest.pages[: len(manifest.pages) - len(merged)], level)
-        if len(run) < FANOUT - 1:
+        total += sum(page.entry_count - page.dead_count for page in run)
+        if len(run) < FANOUT - 1 or total > _PAGE_ENTRIES_MAX * MERGED_ENTRIES_MAX:
             return Spill(merged, spilled)
         merged = (*run, *merged)
-        total += sum(page.entry_count - page.dead_count for page in run)
         level = max(level + 1, _level(total))
 
 

@@ -48,20 +48,18 @@ def spilling(store: ObjectStore, keep_count: int, kept: KeptHistory | None = Non
     """
 
     def prepare(stored: StoredManifest, grown: Manifest) -> Manifest:
-        plan = plan_spill(grown, keep_count)
+        plan, spilled = plan_spill(grown, keep_count), grown
         if plan is None:
             return grown
-        try:
-            merged = [entry for page in plan.merged for entry in read_page(store, grown, page)[page.dead_count :]]
-        except (NotFound, Corrupt) as error:
-            # New data must not wait for the repair of old pages.
-            log.error("%s: pages are not merged, one of them cannot be read: %s", grown.partition, error)
-            plan, merged = Spill((), plan.inline_count), []
-        page = write_page(store, grown, [*merged, *grown.entries[: plan.inline_count]], grown.seq)
-        if page is None:
-            return grown
+        while plan is not None:
+            plan, merged = _merged(store, spilled, plan)
+            page = write_page(store, spilled, [*merged, *spilled.entries[: plan.inline_count]], spilled.seq)
+            if page is None:
+                return grown
+            spilled = spill(spilled, plan, page)
+            plan = plan_spill(spilled, keep_count)
         history = _write_history(store, stored)
-        spilled = replace(spill(grown, plan, page), history=history)
+        spilled = replace(spilled, history=history)
         if kept is None:
             return spilled
         copies = list(store.list(grown.partition.history_prefix))
@@ -70,10 +68,21 @@ def spilling(store: ObjectStore, keep_count: int, kept: KeptHistory | None = Non
     return prepare
 
 
+def _merged(store: ObjectStore, manifest: Manifest, plan: Spill) -> tuple[Spill, list[Entry]]:
+    """The live entries of the pages that the plan merges; the plan without them if one cannot be read."""
+    try:
+        return plan, [entry for page in plan.merged for entry in read_page(store, manifest, page)[page.dead_count :]]
+    except (NotFound, Corrupt) as error:
+        # New data must not wait for the repair of old pages.
+        log.error("%s: pages are not merged, one of them cannot be read: %s", manifest.partition, error)
+        return Spill((), plan.inline_count), []
+
+
 def write_page(store: ObjectStore, manifest: Manifest, entries: Sequence[Entry], seq: int) -> PageRef | None:
     """Write a page for the change ``seq``; None if another attempt has left something else under its key.
 
-    The next change has another number and thereby another key. Raises what the store raises.
+    The next change has another number and thereby another key. Raises what the store raises, and `ManifestFull` for a page
+    that no reader would take.
     """
     data = page_to_bytes(manifest.partition, entries)
     page = page_ref(manifest.partition, entries, data, seq)

@@ -1,10 +1,22 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.json import predecessor_hash
-from stratalog.tier.manifests.manifest import Claimant, Manifest, ManifestFenced, Uploaded, claim, commit
+from stratalog.tier.manifests.manifest import (
+    LOG_START,
+    Claimant,
+    Manifest,
+    ManifestFenced,
+    ManifestFull,
+    TrashEntry,
+    Uploaded,
+    claim,
+    commit,
+    successor,
+)
 from stratalog.tier.manifests.manifest_store import ManifestContended, change_manifest, read_manifest
 from stratalog.tier.stores.checked_read import READS_MAX
 from stratalog.tier.stores.faulty_store import Fault, FaultRule, FaultyStore
@@ -180,3 +192,25 @@ def test_a_remembered_manifest_that_came_damaged_is_read_again(memory_store, log
     with pytest.raises(Corrupt):
         read_manifest(store, log_bytes.partition)
     assert change_manifest(store, log_bytes.partition, claiming(TWO)).manifest.claimant == TWO
+
+
+def test_no_manifest_is_stored_that_no_reader_would_take(memory_store, log_bytes):
+    """Its archive would be lost at once. Room is left for retention, and more for what empties the trash."""
+    partition = log_bytes.partition
+    change_manifest(memory_store, partition, claiming(ONE))
+
+    def trash(count, kind="compact"):
+        key = partition.segment_key(0, 1, 1, bytes(16))
+        items = tuple(TrashEntry(key, 10**8, 1, number, "compact", 10**12) for number in range(count))
+        return lambda manifest: successor(replace(manifest, trash=items), kind, 5)
+
+    with pytest.raises(ManifestFull, match=r"100000 objects wait in its trash.*stratalog cut list"):
+        change_manifest(memory_store, partition, trash(100_000))
+    assert read_manifest(memory_store, partition).manifest.trash == ()
+    change_manifest(memory_store, partition, trash(70_000))
+    for count, kind in ((85_000, LOG_START), (93_000, "empty trash")):
+        with pytest.raises(ManifestFull):
+            change_manifest(memory_store, partition, trash(count))
+        change_manifest(memory_store, partition, trash(count, kind))
+        assert len(read_manifest(memory_store, partition).manifest.trash) == count
+    assert change_manifest(memory_store, partition, claiming(TWO)).manifest.claimant == TWO

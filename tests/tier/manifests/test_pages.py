@@ -11,7 +11,7 @@ from msgspec import structs
 from stratalog.tier.documents.json import decompressed
 from stratalog.tier.documents.keys import PageKey, PartitionId, parse_key
 from stratalog.tier.manifests import pages as manifest_pages
-from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim, commit
+from stratalog.tier.manifests.manifest import Claimant, Manifest, ManifestFull, Uploaded, claim, commit
 from stratalog.tier.manifests.pages import (
     FANOUT,
     INLINE_KEPT,
@@ -118,6 +118,14 @@ def test_a_page_holds_no_more_than_its_manifest_says(page, log_bytes):
             page_from_bytes(bomb, named(ref, bomb), log_bytes.partition)
     with pytest.raises(Corrupt, match="objects, more than the 2097152"):
         page_from_bytes(bomb, named(ref, bomb, entry_count=1 << 30), log_bytes.partition)
+
+
+def test_a_page_that_no_reader_would_take_is_not_written(log_bytes, make_entry, monkeypatch):
+    """It would have taken its entries with it."""
+    monkeypatch.setattr(manifest_pages, "PAGE_BYTES_MAX", 1000)
+    page_to_bytes(log_bytes.partition, [make_entry(0, 10)])
+    with pytest.raises(ManifestFull, match="a page of 3 entries"):
+        page_to_bytes(log_bytes.partition, [make_entry(at, at + 10) for at in (0, 10, 20)])
 
 
 def test_the_largest_page_that_is_written_can_be_read(log_bytes, make_entry):

@@ -19,10 +19,11 @@ from stratalog.tier.manifests.entry import Entry
 from stratalog.tier.manifests.history import KeptHistory
 from stratalog.tier.manifests.jobs import affected_pages, list_job, page_rewrite, swap
 from stratalog.tier.manifests.leases import SKEW_MS
-from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim
+from stratalog.tier.manifests.manifest import Claimant, Manifest, Uploaded, claim, successor
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
-from stratalog.tier.manifests.parts import PAGE_KIND, Job, totals_of
-from stratalog.tier.manifests.spill import iter_history, write_page
+from stratalog.tier.manifests.pages import page_ref
+from stratalog.tier.manifests.parts import PAGE_KIND, Job, totals_of, totals_of_pages
+from stratalog.tier.manifests.spill import iter_history, spilling, write_page
 from stratalog.tier.manifests.view import NO_ENTRIES
 from stratalog.tier.messages.commands import Commit, EmptyTrash, ReadBack, ReadManifest, SetLogStart
 from stratalog.tier.stores.faulty_store import Fault, FaultRule, FaultyStore
@@ -96,6 +97,33 @@ def test_old_entries_move_to_pages_and_are_all_still_read(store):
     assert list(delta.entries.bases) == [e.base for e in entries[-2:]]
     with pytest.raises(NotFound):
         read_back(store, ReadBack(PARTITION, 0, 400, 0, US))
+
+
+def test_very_many_entries_go_to_several_pages(store):
+    """A repair, or a way back to a cut, brings them all at once."""
+    entries = tuple(entry(at, at + 1) for at in range(100))
+
+    def transition(manifest):
+        return successor(replace(manifest, entries=entries, remote_end=100, totals=totals_of(entries)), "rewind", 5)
+
+    change_manifest(store, PARTITION, transition, spilling(store, 0))
+    found, manifest = live(store)
+    assert found == list(entries)
+    assert [page.entry_count for page in manifest.pages] == [27, 27, 27, 16]
+    assert manifest.totals == totals_of_pages(manifest.pages).plus(totals_of(manifest.entries))
+
+
+def test_pages_of_unusual_sizes_are_not_merged_beyond_what_can_be_read(log_bytes, make_entry):
+    """Commits of very many objects make large pages of the lower size class."""
+    refs = []
+    for number in range(8):
+        entries = [make_entry(at, at + 1) for at in range(number * 26, number * 26 + 26)]
+        refs.append(page_ref(log_bytes.partition, entries, b"", number))
+    inline = tuple(make_entry(at, at + 1) for at in range(208, 224))
+    grown = Manifest(log_bytes.partition, seq=9, pages=tuple(refs), entries=inline, remote_end=224)
+    plan = manifest_pages.plan_spill(grown)
+    assert (plan.merged, plan.inline_count) == ((), 13)
+    assert len(manifest_pages.plan_spill(replace(grown, pages=tuple(refs[5:]))).merged) == 3
 
 
 def test_each_spill_copies_the_manifest_before_it(store):
