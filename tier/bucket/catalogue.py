@@ -93,7 +93,7 @@ def _topic(store: ObjectStore, folder: _Folder) -> tuple[ArchivedTopic | None, s
     if fields.get("state") in _GONE:
         return None, f"topic {fields['topic']} ({uuid_text(folder.topic_id)}) was deleted: it is not served"
     if fields:
-        count = _highest_left(store, folder, int(fields["partitions"]))
+        count = _highest_left(store, folder, fields["topic"], int(fields["partitions"]))
         return (
             ArchivedTopic(
                 fields["topic"], folder.topic_id, count, fields["configs"], str(fields.get("cluster_id", ""))
@@ -149,8 +149,8 @@ def _from_manifests(store: ObjectStore, folder: _Folder, count: int) -> Archived
     return None if deleted else ArchivedTopic(name, folder.topic_id, count, {}, cluster_id, described=False)
 
 
-def _highest_left(store: ObjectStore, folder: _Folder, count: int) -> int:
-    """The number of partitions by the folders: the topic's description, which says ``count``, may lag behind.
+def _highest_left(store: ObjectStore, folder: _Folder, name: str, count: int) -> int:
+    """The number of partitions by the folders: the description of the topic ``name``, which says ``count``, may lag behind.
 
     One that a restore of a cut has emptied, and that no leader has claimed since, was not added again.
     """
@@ -158,7 +158,7 @@ def _highest_left(store: ObjectStore, folder: _Folder, count: int) -> int:
         if number < count:
             break
         try:
-            manifest = read_manifest(store, PartitionId(folder.cut_name, folder.topic_id, number)).manifest
+            manifest = read_manifest(store, PartitionId(name, folder.topic_id, number)).manifest
         except (Corrupt, Invalid):  # it cannot say
             return number + 1
         if manifest.deleted_ms < 0 or manifest.claimant.leader_epoch >= 0:

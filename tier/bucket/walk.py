@@ -33,8 +33,8 @@ _TOPIC: Final = re.compile(r"topics/(?P<topic>[A-Za-z0-9._-]{1,200})-(?P<id>[A-Z
 _PARTITION: Final = re.compile(r"(\d{10})/")
 _CLUSTER: Final = re.compile(r"clusters/([^/]+)/")
 _DOCUMENT: Final = "topic.json"
-_BEHIND: Final = "~"
-"""Greater than every character of our keys: the next key behind a folder's own."""
+_AFTER_SLASH: Final = "0"
+"""The character that follows the slash: a folder with it for its slash sorts behind all that the folder holds."""
 
 Report = Callable[[str], object]
 
@@ -96,13 +96,18 @@ def iter_clusters(store: ObjectStore) -> Iterator[ClusterDocument]:
         if info is None:
             return
         match = _CLUSTER.match(info.key)
-        after = info.key if match is None else match[0] + _BEHIND
+        after = info.key if match is None else _behind(match[0])
         if match is not None:
             try:
                 fields = get_json(store, cluster_key(match[1]))[0]
                 yield ClusterDocument(match[1], integer(fields, "incarnation"))
             except (NotFound, Corrupt, TypeError, AttributeError):
                 yield ClusterDocument(match[1], -1)
+
+
+def _behind(folder: str) -> str:
+    """A key behind all keys of a folder, whoever named them, and none of another folder."""
+    return folder[:-1] + _AFTER_SLASH
 
 
 def iter_topics(
@@ -121,7 +126,7 @@ def iter_topics(
             if foreign is not None:
                 foreign(info.key)
             continue
-        after = folder.prefix + _BEHIND
+        after = _behind(folder.prefix)
         yield folder
 
 
@@ -147,7 +152,7 @@ def iter_partitions(store: ObjectStore, topic: TopicFolder, foreign: Report | No
                 foreign(info.key)
             continue
         folder = PartitionFolder(topic, int(match[1]))
-        after = folder.prefix + _BEHIND
+        after = _behind(folder.prefix)
         yield folder
 
 

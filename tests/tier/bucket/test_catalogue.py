@@ -158,16 +158,17 @@ def test_a_partition_that_is_no_longer_archived_makes_no_topic_a_deleted_one(sto
 
 
 @pytest.mark.parametrize(("state", "count"), [("emptied", 1), ("added again", 2), ("damaged", 2)])
-def test_a_partition_that_went_with_the_way_back_to_a_cut_is_none_of_the_topic(store, state, count):
+@pytest.mark.parametrize("name", ["orders", "n" * 249])
+def test_a_partition_that_went_with_the_way_back_to_a_cut_is_none_of_the_topic(store, state, count, name):
     """A later restore makes no partition that the cluster did not have: keys would go to others."""
-    describe(store, "orders")
+    describe(store, name)
     for number in (0, 1):
-        archive(store, "orders", number=number)
-    partition = PartitionId("orders", OLD, 1)
+        archive(store, name, number=number)
+    partition = PartitionId(name, OLD, 1)
     emptied = PartitionState(partition, read_manifest(store, partition).manifest)
     empty_added(store, emptied, Claimant(1, -1, b"u" * 16, 4), cluster_id="c", now_ms=5)
     if state == "added again":
         change_manifest(store, partition, lambda one: claim(one, Claimant(1, 0, b"n" * 16, 4), now_ms=6))
     elif state == "damaged":
         store.put(partition.manifest_key, b"{")
-    assert read_catalogue(store).by_name("orders").partition_count == count
+    assert read_catalogue(store).by_name(name).partition_count == count

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 
-from stratalog.tier.bucket.walk import iter_partitions, iter_topics, read_topic_document
+import pytest
+
+from stratalog.tier.bucket.walk import iter_clusters, iter_partitions, iter_topics, read_topic_document
 from stratalog.tier.documents.keys import PartitionId, topic_key
-from stratalog.tier.messages.projection import topic_projection, write_projection
+from stratalog.tier.messages.projection import cluster_projection, topic_projection, write_projection
 from stratalog.tier.stores.wrappers import CountingStore
 
 ORDERS = bytes(range(16))
@@ -68,3 +71,16 @@ def test_foreign_keys_are_reported_and_passed_over(memory_store):
     foreign.clear()
     assert len(list(iter_partitions(memory_store, topics[0], foreign.append))) == 3
     assert foreign == [topic_prefix + "notes.txt"]
+
+
+@pytest.mark.parametrize("name", ["~notes", "ü.txt", "\U0010ffff"])
+def test_a_key_behind_all_of_ours_does_not_lead_back_into_its_folder(memory_store, name):
+    """A walk would never end there."""
+    fill(memory_store)
+    write_projection(memory_store, cluster_projection("c", 3))
+    folder = next(iter_partitions(memory_store, next(iter_topics(memory_store))))
+    for prefix in (folder.prefix, folder.topic.prefix, "clusters/c/"):
+        memory_store.put(prefix + name, b"")
+    assert [topic.name for topic in islice(iter_topics(memory_store), 9)] == ["orders", LONG[:200]]
+    assert [one.partition for one in islice(iter_partitions(memory_store, folder.topic), 9)] == [0, 1, 2]
+    assert list(islice(iter_clusters(memory_store), 9)) == [("c", 3)]
