@@ -27,7 +27,7 @@ from stratalog.tier.documents.unknown_fields import (
     text,
 )
 from stratalog.tier.stores.checked_read import get_checked
-from stratalog.tier.stores.store import NotFound, ObjectStore, PreconditionFailed
+from stratalog.tier.stores.store import InvalidKey, NotFound, ObjectStore, PreconditionFailed
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import Uuid, uuid_parse, uuid_text
 
@@ -189,7 +189,7 @@ def list_leases(store: ObjectStore) -> list[Lease]:
             leases.append(get_checked(store, info.key, partial(from_bytes, key=info.key))[0])
         except NotFound:
             continue
-        except Corrupt:
+        except (Corrupt, InvalidKey):
             until_ms = info.modified_ms + LEASE_MS_MAX
             leases.append(Lease(_uuid_of(info.key), -1, until_ms, f"{info.key} cannot be read"))
     return leases

@@ -25,6 +25,7 @@ from stratalog.tier.manifests.leases import (
     write_lease,
 )
 from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.stores.store import ObjectInfo
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.wire.errors import Corrupt, Invalid
 
@@ -130,6 +131,14 @@ def test_a_document_comes_back_as_it_was(uuid, created, expires, holder):
     lease = Lease(uuid, created, expires, holder, (("since", '"later"'),))
     assert from_bytes(to_bytes(lease), "leases/x.json") == lease
     assert json.loads(to_bytes(lease))["since"] == "later"
+
+
+def test_a_key_that_no_store_can_read_is_taken_for_such_a_lease(store, monkeypatch):
+    """Another program put it there; the trash of all partitions is emptied all the same, when it is old."""
+    info = ObjectInfo("leases/a//b", 0, "", 1000)
+    monkeypatch.setattr(store, "list", lambda prefix, start_after="": iter([info]))
+    (found,) = list_leases(store)
+    assert (found.created_ms, found.expires_ms) == (-1, 1000 + LEASE_MS_MAX)
 
 
 @given(st.permutations(range(5)), st.lists(st.integers(0, 4), max_size=4))

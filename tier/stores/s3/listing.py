@@ -50,8 +50,9 @@ class Listing(Struct, frozen=True):
         """Yield those after ``start_after`` in key order.
 
         ``unordered`` says whether the service lists otherwise; None: as its name tells. A listing declared unordered is
-        fetched whole and sorted, that of a service known to walk directories is asked for level by level. Raises
-        :class:`StoreError` where a service turns out to list in another order than it should.
+        fetched whole and sorted, that of a service known to walk directories is asked for level by level. Keys with a slash at
+        their end are left out: consoles and other programs put empty objects there to show a folder, and no call of the port
+        takes such a key. Raises :class:`StoreError` where a service turns out to list in another order than it should.
         """
         if unordered:
             yield from self._sorted(start_after)
@@ -63,7 +64,8 @@ class Listing(Struct, frozen=True):
                 advice = "Open the store with unordered_listing=True."
                 raise StoreError("list", self.prefix, self.url, reason, advice)
             previous = info.key
-            yield info
+            if not info.key.endswith("/"):
+                yield info
 
     def _in_order(self, start_after: str, *, known: bool) -> Iterator[ObjectInfo]:
         if known and self.service.by_directory:
@@ -88,7 +90,8 @@ class Listing(Struct, frozen=True):
     def _sorted(self, start_after: str) -> Iterator[ObjectInfo]:
         found = (_info(entry) for page in self._pages(self.prefix, "") for entry in page.get("Contents", ()))
         after = start_after.encode()
-        yield from sorted((one for one in found if one.key.encode() > after), key=lambda one: one.key.encode())
+        later = (one for one in found if one.key.encode() > after and not one.key.endswith("/"))
+        yield from sorted(later, key=lambda one: one.key.encode())
 
     def _pages(self, prefix: str, start_after: str, **options: Any) -> Iterator[Any]:
         arguments: dict[str, Any] = {"StartAfter": start_after} if start_after else {}

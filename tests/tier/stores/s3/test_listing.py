@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from stratalog.tier.stores.prefix_store import PrefixStore
 from stratalog.tier.stores.s3.listing import lists_by_directory, milliseconds
 from stratalog.tier.stores.s3.store import S3Store
 from stratalog.tier.stores.store import StoreError
@@ -72,6 +73,14 @@ def test_a_service_known_for_disorder_needs_no_declaration(monkeypatch):
     assert len([asked for asked in client.asked if not asked[2]]) == 1
     with pytest.raises(StoreError, match="not key order"):
         list(S3Store("bucket", unordered_listing=False).list(""))
+
+
+@pytest.mark.parametrize("unordered", [None, True])
+def test_marks_of_folders_are_no_objects(monkeypatch, unordered):
+    """The console of a service puts them there; a listing whose keys cannot be read would stop whoever reads them all."""
+    listing_of(monkeypatch, "", "prod/", "prod/leases/", "prod/leases/a.json")
+    store = PrefixStore(S3Store("bucket", unordered_listing=unordered), "prod")
+    assert [info.key for info in store.list("leases/")] == ["leases/a.json"]
 
 
 def test_names_of_services():
