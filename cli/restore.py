@@ -179,8 +179,7 @@ def _target(data: str | None, path: str | None, node_id: int | None) -> _Target:
         )
     if config.controller_address is not None and not roles.quorum.bootstrap_servers:
         raise Invalid(f"{path}: the node has a controller's listener: name it in controller.quorum.bootstrap.servers")
-    for directory in {*config.log_dirs, config.metadata_log_dir}:
-        check_target(directory)
+    check_target(config.metadata_log_dir, *config.log_dirs)
     address = config.controller_address
     listener = None if address is None else ControllerListener(roles.controller_listeners[0], *address)
     return _Target(config.metadata_log_dir, config.node_id, f"--config {path}", config, listener)

@@ -108,11 +108,20 @@ def _without_internal(state: BucketState) -> tuple[BucketState, list[str]]:
     return replace(state, topics=topics, partitions=partitions), said
 
 
-def check_target(data: str) -> None:
-    """Raise `Invalid` unless ``data`` is a directory that is empty or not there."""
-    path = Path(data)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise Invalid(f"{data} is not empty: restore into a new directory, or move this one away")
+def check_target(data: str, *others: str) -> None:
+    """Raise `Invalid` unless a restored directory can be put in the place of ``data``, and all are empty or not there."""
+    for one in (data, *others):
+        if Path(one).exists() and (not Path(one).is_dir() or any(Path(one).iterdir())):
+            raise Invalid(f"{one} is not empty: restore into a new directory, or move this one away")
+    path = Path(data).absolute()
+    if path.is_mount():
+        raise Invalid(
+            f"{data} is a mount point, and a restored directory is put in its place as a whole: restore into a new directory "
+            f"below it, as {data.rstrip('/')}/data"
+        )
+    parent = next(one for one in path.parents if one.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise Invalid(f"{parent} cannot be written to, and {data} is made there: choose another directory")
 
 
 class Restorer:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from threading import Barrier
 
 import pytest
@@ -78,6 +80,24 @@ def test_a_directory_in_use_and_a_bucket_that_is_not_there_are_refused(bucket, t
     assert run("--bucket", f"file://{tmp_path}/nowhere", "--data", tmp_path / "data")[0] == 3
     assert store.get(ORDERS.manifest_key) == before
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("way", ["mount point", "parent"])
+def test_a_directory_that_cannot_be_put_in_place_is_refused(bucket, tmp_path, monkeypatch, way):
+    """Before anything is claimed, which every repetition would do again."""
+    url, store = bucket
+    (tmp_path / "volume").mkdir()
+    before = store.get(ORDERS.manifest_key)
+    if way == "mount point":
+        monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "volume")
+    else:
+        monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
+    code, _, err = run("--bucket", url, "--data", tmp_path / "volume", "--takeover")
+    assert code == 2
+    assert ("volume/data" if way == "mount point" else f"{tmp_path} cannot be written to") in err
+    assert store.get(ORDERS.manifest_key) == before
+    if way == "mount point":
+        assert run("--bucket", url, "--data", tmp_path / "volume" / "data", "--takeover")[0] == 0
 
 
 def test_a_missing_archive_ends_a_restore_with_3(bucket, tmp_path):
