@@ -66,8 +66,8 @@ class MovedPartition(NamedTuple):
 
     @property
     def leaves_hole(self) -> bool:
-        """Whether the archive in the new bucket ends below what is on the disk."""
-        return not self.is_there and self.manifest.remote_end < self.local_start
+        """Whether the archive in the new bucket ends below what is on the disk, also where a repair has made it end earlier."""
+        return self.manifest.remote_end < self.local_start
 
     @property
     def begins_later(self) -> bool:

@@ -14,7 +14,7 @@ from stratalog.hot.storage.checkpoint import RemoteLogState
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.tier import open_store
 from stratalog.tier.documents.keys import PartitionId
-from stratalog.tier.manifests.manifest import Claimant, Manifest
+from stratalog.tier.manifests.manifest import REPAIR, Claimant, Manifest, successor
 from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.wire.errors import Invalid
@@ -197,3 +197,26 @@ def test_archives_that_another_cluster_has_taken_over_are_refused(tmp_path, ours
     with pytest.raises(Invalid, match="archives of t-0 those of another cluster, of incarnation 1, and this one has 0"):
         adopt_it()
     assert (list(memory_store.list("")), {path.name: path.read_bytes() for path in tmp_path.iterdir()}) == ([], before)
+
+
+@pytest.mark.parametrize("kind", ["repair", "deleted"])
+def test_an_archive_that_may_end_earlier_leaves_a_hole_all_the_same(tmp_path, kind):
+    """It was repaired in the copy, or is on its way out there: what the old bucket has would be lost, and nobody asked."""
+    there = replace(Manifest(PartitionId("t", bytes(16), 0)), seq=8, remote_end=15, claimant=Claimant(0, 2, b"o" * 16))
+    there = successor(there, REPAIR, 9) if kind == "repair" else replace(there, deleted_ms=9)
+    row = MovedPartition(TopicPartition("t", 0), 20, 3, RemoteLogState(0, 30, 1, 4), there)
+    assert (row.is_there, row.lost) == (True, (3, 20))
+    home = str(tmp_path)
+    write_known_bucket(FILES, home, KnownBucket("id", "file:///old", 0, (), 0))
+    checkpoint.write_remote_log(FILES, home, {row.name: row.known})
+
+    def adopt_it(*given_up):
+        adoption = Adoption("c", 1, {home: [row]})
+        return adopt_bucket(FILES, adoption, MemoryStore(), "file:///new", home=home, given_up=given_up)
+
+    with pytest.raises(Invalid, match=r"t-0 \[3, 20\), as the archive there ends at 15"):
+        adopt_it()
+    adopt_it("t")
+    assert checkpoint.read_offsets(FILES, home, checkpoint.LOG_START_OFFSETS)[row.name] == 20
+    whole = row._replace(local_start=3)
+    assert whole.lost == (0, 0)
