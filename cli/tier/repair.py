@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -138,17 +139,20 @@ def _folders(store: ObjectStore, topics: Sequence[str]) -> Iterator[tuple[Partit
 def _plans(
     store: ObjectStore, topics: Sequence[str], grace_ms: int, readers: ThreadPoolExecutor, *, deep: bool
 ) -> Iterator[_Looked]:
-    from stratalog.tier.bucket.walk import iter_clusters
+    from stratalog.tier.bucket.walk import iter_clusters, read_topic_document
     from stratalog.tier.care.repair_plan import plan_repair
     from stratalog.tier.care.verify_partition import VerifyOptions
 
-    incarnation = max((cluster.incarnation for cluster in iter_clusters(store)), default=0)
+    incarnations = {cluster.cluster_id: cluster.incarnation for cluster in iter_clusters(store)}
+    highest = max(incarnations.values(), default=0)
     options = VerifyOptions(SystemClock().wall_ms(), grace_ms, deep)
-    for folder, name in _folders(store, topics):
-        again = partial(plan_repair, store, folder, name, options, readers=readers, incarnation=max(incarnation, 0))
-        plan = again()
-        if plan is not None:
-            yield _Looked(plan, again)
+    for topic, folders in groupby(_folders(store, topics), lambda found: found[0].topic):
+        # That of another cluster in this bucket would fence the leaders of this one for good.
+        incarnation = max(incarnations.get(read_topic_document(store, topic).cluster_id, highest), 0)
+        for folder, name in folders:
+            again = partial(plan_repair, store, folder, name, options, readers=readers, incarnation=incarnation)
+            if (plan := again()) is not None:
+                yield _Looked(plan, again)
 
 
 def _carry_out(store: ObjectStore, looked: _Looked, how: _How) -> tuple[RepairPlan, str]:

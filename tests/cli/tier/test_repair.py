@@ -15,6 +15,7 @@ from stratalog.tier.manifests.garbage import Verdict, judge
 from stratalog.tier.manifests.json import to_bytes
 from stratalog.tier.manifests.manifest_store import read_manifest
 from stratalog.tier.manifests.parts import Totals
+from stratalog.tier.messages.projection import cluster_projection, topic_projection, write_projection
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.stores.opening import provide_store, withdraw_store
@@ -43,6 +44,20 @@ def run(*arguments):
 def test_a_sound_archive_ends_a_repair_with_0(bucket):
     """And says so."""
     assert run("repair", "--bucket", bucket[0]) == (0, "", "Nothing to repair.\n")
+
+
+@pytest.mark.parametrize(("owner", "incarnation"), [("a", 0), ("b", 3), ("", 3)])
+def test_a_manifest_without_a_trace_gets_the_incarnation_of_its_own_cluster(bucket, owner, incarnation):
+    """That of another cluster in the bucket would fence the leader, if it lives, for good."""
+    url, store = bucket
+    for cluster_id, number in (("a", 0), ("b", 3)):
+        write_projection(store, cluster_projection(cluster_id, number))
+    if owner:
+        described = topic_projection("orders", ORDERS.topic_id, partitions=1, configs={}, cluster_id=owner)
+        write_projection(store, described)
+    store.delete_many([ORDERS.manifest_key])
+    assert run("repair", "--bucket", url, "--apply")[0] == 0
+    assert read_manifest(store, ORDERS).manifest.claimant.incarnation == incarnation
 
 
 def test_a_plan_changes_nothing_and_is_then_applied_once(bucket):
