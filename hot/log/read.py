@@ -151,10 +151,8 @@ def aborted_transactions(segments: SegmentList, from_offset: int, to_offset: int
     """
     found: list[AbortedTxn] = []
     for number in range(segments.floor(from_offset), len(segments)):
-        entries = segments[number].aborted
-        if not entries:
-            continue
-        found += overlapping(entries, from_offset, to_offset)
-        if any(entry.last_stable_offset >= to_offset for entry in entries):
+        touching, is_last = overlapping(segments[number].aborted, from_offset, to_offset)
+        found += touching
+        if is_last:
             break
     return found

@@ -7,7 +7,9 @@ the first abort. Source: Kafka's ``TransactionIndex`` and ``AbortedTxn``.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -41,6 +43,9 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+_last_offset: Final = attrgetter("last_offset")
+
+
 def aborted_to_bytes(transactions: Iterable[AbortedTxn]) -> bytes:
     """The entries as the file holds them."""
     return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)
@@ -61,13 +66,20 @@ def aborted_from_bytes(data: bytes) -> list[AbortedTxn]:
     return transactions
 
 
-def overlapping(transactions: Iterable[AbortedTxn], from_offset: int, to_offset: int) -> list[AbortedTxn]:
-    """Those that touch ``[from_offset, to_offset)``."""
-    return [
-        transaction
-        for transaction in transactions
-        if transaction.last_offset >= from_offset and transaction.first_offset < to_offset
-    ]
+def overlapping(transactions: Sequence[AbortedTxn], from_offset: int, to_offset: int) -> tuple[list[AbortedTxn], bool]:
+    """Those that touch ``[from_offset, to_offset)``, and whether no later one does.
+
+    They ascend by their markers. Behind an entry whose last stable offset is not below ``to_offset`` there is none: nothing
+    before that was open any more. So a read looks at few of them, however many a segment has.
+    """
+    found: list[AbortedTxn] = []
+    for number in range(bisect_left(transactions, from_offset, key=_last_offset), len(transactions)):
+        transaction = transactions[number]
+        if transaction.first_offset < to_offset:
+            found.append(transaction)
+        if transaction.last_stable_offset >= to_offset:
+            return found, True
+    return found, False
 
 
 def store_aborted(files: Filesystem, path: str, transactions: Sequence[AbortedTxn], stored_count: int) -> list[File]:
