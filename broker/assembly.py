@@ -392,5 +392,6 @@ def new_compaction(broker: BrokerParts) -> Compaction:
         metrics=broker.metrics,
         directories=broker.directories,
         partitions=broker.partitions,
+        slices=broker.dispatcher.slices,
     )
     return Compaction(services)

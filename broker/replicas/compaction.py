@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -23,6 +23,7 @@ from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
+from stratalog.broker.runtime.slices import Slices, Steps
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.workers.cleaner_process import CleanerProcess
 from stratalog.broker.workers.cleaner_worker import BeginCleaning, CleanGroup, EndCleaning
@@ -52,11 +53,6 @@ class _Moved(StratalogError):
     """The log has changed since the cleaning began: by retention, deletion or a failed disk."""
 
 
-class _Candidate(NamedTuple):
-    unified: UnifiedLog
-    section: Section
-
-
 class CleanerServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that its cleaner uses. ``config`` gives the settings as they are now."""
 
@@ -65,6 +61,7 @@ class CleanerServices(Struct, frozen=True, kw_only=True):
     metrics: Metrics
     directories: Directories
     partitions: PartitionTable
+    slices: Slices
 
 
 class Compaction:
@@ -79,7 +76,7 @@ class Compaction:
         self._uncleanable: dict[UnifiedLog, str] = {}
         self._sessions = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._closed = False
+        self._closed = self._is_looking = False
         self.cleanings = 0
         self.read_bytes = 0
         self.written_bytes = 0
@@ -117,8 +114,8 @@ class Compaction:
 
     @property
     def idle(self) -> bool:
-        """True if no log is being cleaned."""
-        return not self._running
+        """True if no log is being cleaned, or looked at."""
+        return not (self._running or self._is_looking)
 
     def uncleanable(self) -> dict[UnifiedLog, str]:
         """The logs that are skipped, and why."""
@@ -131,15 +128,24 @@ class Compaction:
     # -- what is next ---------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Start what is due now."""
-        loop = asyncio.get_running_loop()
-        while not self._closed and len(self._running) < self._services.config().integer("log.cleaner.threads"):
-            candidate = self._dirtiest()
-            if candidate is None:
-                return
-            path = candidate.unified.log.directory
-            task = self._running[path] = loop.create_task(self._clean(candidate))
+        """Start what is due now. A broker may have thousands of compacted logs: it looks at them in slices."""
+        full = len(self._running) >= self._services.config().integer("log.cleaner.threads")
+        if not (full or self._closed or self._is_looking):
+            self._is_looking = True
+            self._services.slices.start(self._dirtiest(), self._found)
+
+    def _found(self, unified: UnifiedLog | None, error: Exception | None) -> None:
+        self._is_looking = False
+        if error is not None:
+            raise error
+        if self._closed or unified is None or not self._may_work_on(unified):
+            return
+        section = self._section(unified)  # as it is now: the log may have been cut since
+        if section is not None:
+            path = unified.log.directory
+            task = self._running[path] = asyncio.get_running_loop().create_task(self._clean(unified, section))
             task.add_done_callback(partial(self._ended, path))
+            self.look()
 
     def _ended(self, path: str, task: asyncio.Task[bool]) -> None:
         del self._running[path]
@@ -150,18 +156,19 @@ class Compaction:
         if not self._running:
             self.process.rest()
 
-    def _dirtiest(self) -> _Candidate | None:
+    def _dirtiest(self) -> Steps[UnifiedLog | None]:
         uncleanable = self.uncleanable()
-        candidates = []
-        for unified in self._services.partitions.of_topics(lambda one: one.log.config.compacted):
+        found, sections = [], []
+        for unified in list(self._services.partitions.of_topics(lambda one: one.log.config.compacted)):
             if unified not in uncleanable and self._may_work_on(unified):
                 section = self._section(unified)
                 if section is not None:
-                    candidates.append(_Candidate(unified, section))
-        sections = [candidate.section for candidate in candidates]
+                    found.append(unified)
+                    sections.append(section)
+            yield None
         self._max_dirty_ratio = max((section.dirty_ratio for section in sections), default=0.0)
-        number = dirtiest(sections, [candidate.unified.log.compaction.policy for candidate in candidates])
-        return None if number is None else candidates[number]
+        number = dirtiest(sections, [unified.log.compaction.policy for unified in found])
+        return None if number is None else found[number]
 
     def works_on(self, unified: UnifiedLog) -> bool:
         """Whether the log is being cleaned."""
@@ -169,7 +176,10 @@ class Compaction:
 
     def _may_work_on(self, unified: UnifiedLog) -> bool:
         partition = unified.partition
-        return not self.works_on(unified) and partition.directory.offline is None and partition.held_back is None
+        is_here = (
+            self._services.partitions.get(unified.topic_partition) is unified and partition.directory.offline is None
+        )
+        return is_here and not self.works_on(unified) and partition.held_back is None
 
     def _section(self, unified: UnifiedLog) -> Section | None:
         log_ = unified.log
@@ -201,11 +211,10 @@ class Compaction:
 
     # -- one cleaning ---------------------------------------------------------------------------------------------
 
-    async def _clean(self, candidate: _Candidate) -> bool:
+    async def _clean(self, unified: UnifiedLog, section: Section) -> bool:
         """Clean one log. True if it succeeded: then the next one may follow at once."""
-        unified = candidate.unified
         try:
-            await self._clean_log(*candidate)
+            await self._clean_log(unified, section)
         except Corrupt as error:
             self._mark(unified, str(error))
         except (_Moved, Retriable, FileNotFoundError) as error:
@@ -217,10 +226,11 @@ class Compaction:
             self._mark(unified, repr(error))
         else:
             return True
+        files = self._services.directories.of(unified.partition.directory).files.files
         with suppress(OSError):  # the next cleaning, or the next start, removes them
-            drop_leftovers(
-                self._services.directories.of(unified.partition.directory).files.files, unified.log.directory
-            )
+            await asyncio.get_running_loop().run_in_executor(
+                self._threads, drop_leftovers, files, unified.log.directory
+            )  # to free a file of a gigabyte takes long
         return False
 
     async def _clean_log(self, unified: UnifiedLog, section: Section) -> None:

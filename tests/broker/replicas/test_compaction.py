@@ -229,6 +229,64 @@ def test_a_disk_that_fails_takes_its_directory_offline(broker):
     assert broker.run(lambda: broker.node.compaction.idle)
 
 
+@pytest.fixture
+def look(broker, monkeypatch):
+    """Begins a look at the logs, and takes it from its first pause to its end when the result is called; how often it paused."""
+    begun = []
+
+    def begin():
+        with monkeypatch.context() as patch:
+            patch.setattr(broker.node.dispatcher.slices, "start", lambda *work: begun.append(work))
+            broker.node.compaction.look()
+            broker.node.compaction.look()
+        next(begun[0][0])
+
+    def end() -> int:
+        (steps, done), pauses = begun.pop(), 1
+        assert not begun
+        while True:
+            try:
+                next(steps)
+            except StopIteration as found:
+                done(found.value, None)
+                return pauses
+            pauses += 1
+
+    def looking():
+        broker.run(begin)
+        return lambda: broker.run(end)
+
+    return looking
+
+
+def test_many_logs_are_looked_at_in_slices(broker, look):
+    """With a pause for each: thousands took some tenths of a second in one turn, whenever a cleaning had ended."""
+    for topic in ("a", "b", "c"):
+        fill(broker, topic, batches=2)
+    broker.create("plain")
+    end = look()
+    assert not broker.run(lambda: broker.node.compaction.idle)
+    assert end() == 3
+    broker.wait_until(lambda: broker.node.compaction.idle)
+    assert broker.node.compaction.cleanings == 3
+
+
+def test_a_log_that_leaves_or_is_cut_between_two_slices_is_not_cleaned_as_it_was(broker, look):
+    """It is looked at once more before its cleaning begins."""
+    fill(broker, "t")
+    end = look()
+    broker.run(lambda: broker.partition("t").log.truncate_to(0))
+    end()
+    broker.wait_until(lambda: broker.node.compaction.idle)
+    fill(broker, "u")
+    end = look()
+    delete_topics(broker.client(), ["u"])
+    end()
+    broker.wait_until(lambda: broker.node.compaction.idle)
+    assert broker.run(broker.node.compaction.uncleanable) == {}
+    assert broker.node.compaction.cleanings == 0
+
+
 @pytest.mark.story
 def test_a_broker_that_stops_meanwhile_loses_nothing(broker):
     """It does not wait for the cleaning; the next start removes what was written."""
