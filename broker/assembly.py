@@ -230,6 +230,7 @@ def new_replication(broker: BrokerParts, cluster: NodeCluster) -> Replication | 
         return None
     from stratalog.broker.peers.broker_links import BrokerLinks  # noqa: PLC0415 - a broker by itself copies nothing
     from stratalog.broker.replication.in_sync_asking import InSyncAsks  # noqa: PLC0415
+    from stratalog.broker.replication.leader_ends import LeaderEnds  # noqa: PLC0415
     from stratalog.broker.replication.replication import Replication, ReplicationServices  # noqa: PLC0415
 
     monotonic, draw = broker.clock.monotonic, broker.dice.random
@@ -242,10 +243,17 @@ def new_replication(broker: BrokerParts, cluster: NodeCluster) -> Replication | 
         monotonic=monotonic,
         draw=draw,
     )
-    listener = broker.config.roles.inter_broker_listener
+    links = partial(BrokerLinks, lambda: broker.image, listener=broker.config.roles.inter_broker_listener)
+    leader_ends = LeaderEnds(
+        links(new_link=broker.links.link_to("leader-ends")),
+        image=lambda: broker.image,
+        local_id=broker.node_id,
+        timeout_ms=lambda: broker.config.integer("request.timeout.ms"),
+    )
     services = ReplicationServices(
         config=lambda: broker.config,
-        links=BrokerLinks(lambda: broker.image, listener=listener, new_link=broker.links.link_to("replica-fetcher")),
+        links=links(new_link=broker.links.link_to("replica-fetcher")),
+        leader_ends=leader_ends,
         asking=asking,
         broker_epoch=lambda: membership.lifecycle.broker_epoch,
         monotonic=monotonic,
@@ -319,6 +327,7 @@ def new_views(broker: BrokerParts) -> Views:
         chunks=broker.tiering.chunks,
         search=broker.deep_work.search,
         wake=broker.purgatory.check,
+        leaders=None if broker.replication is None else broker.replication.leader_ends,
     )
     return Views(services)
 

@@ -16,6 +16,7 @@ from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replication.fetching import FetchLimits
 from stratalog.broker.replication.in_sync_asking import InSyncAsks
+from stratalog.broker.replication.leader_ends import LeaderEnds
 from stratalog.broker.replication.leader_fetcher import LeaderFetcher
 from stratalog.broker.replication.tier_start import Submit
 from stratalog.broker.requests.replication_throttle import ReplicationThrottle
@@ -39,6 +40,8 @@ class ReplicationServices(Struct, frozen=True, kw_only=True):
     """Limits the copies that followers outside the in-sync set make from here."""
     follower_throttle: ReplicationThrottle
     """Limits the copies that this broker makes."""
+    leader_ends: LeaderEnds
+    """Asks leaders up to where their records are from before a time."""
     archive: Submit | None = None
     """Takes commands for the bucket; None where no topic can be tiered."""
 
@@ -49,6 +52,7 @@ class Replication:
     def __init__(self, services: ReplicationServices) -> None:
         self._services = services
         self.asking = services.asking
+        self.leader_ends = services.leader_ends
         self.leader_throttle = services.leader_throttle
         self.follower_throttle = services.follower_throttle
         self._fetchers: dict[int, LeaderFetcher] = {}
@@ -88,6 +92,7 @@ class Replication:
     def image_applied(self) -> None:
         """Brokers may have other addresses now."""
         self._services.links.follow()
+        self.leader_ends.follow()
 
     def close(self) -> None:
         """Send nothing any more."""
@@ -95,6 +100,7 @@ class Replication:
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._services.links.close()
+        self.leader_ends.close()
 
     def _new_fetcher(self, leader_id: int) -> LeaderFetcher:
         services = self._services

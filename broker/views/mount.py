@@ -94,7 +94,7 @@ class Mount:
         self._services = services
         self._topics: dict[Uuid, ArchivedTopic] = {}
         self._unwritten: dict[Uuid, None] = {}
-        """Topics of which the metadata may not say what `_topics` does: a write may fail, and is tried again."""
+        """Topics about which the metadata may not say what `_topics` does: a write may fail, and is tried again."""
         self._partitions: dict[TopicPartition, Mounted] = {}
         self._turn: Iterator[Mounted] = iter(())
         self._views = RemoteViews()

@@ -11,9 +11,9 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -33,14 +33,14 @@ from stratalog.tier.messages import commands
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError, Retriable
 from stratalog.wire.topic import TopicPartition, Uuid, base_topic
 
-__all__ = ["ViewServices", "Views"]
+__all__ = ["Leaders", "ViewServices", "Views"]
 
 _OPEN_MAX: Final = 32
 _CUT_CHECKED_MS: Final = 60_000
 """So long a cut is believed to be there still."""
 _AT_ONCE: Final = 32
 _TAIL_BYTES_MAX: Final = 1 << 30
-"""Of all open views together; one alone may have more."""
+"""The tails of all open views together; one view alone may have more."""
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,13 @@ class _View:
         self.checked_ms = checked_ms
 
 
+class Leaders(Protocol):
+    """Other brokers, as `stratalog.broker.replication.leader_ends.LeaderEnds` asks them."""
+
+    async def ends_at(self, timestamp_ms: int, archived: Mapping[PartitionId, int], /) -> dict[PartitionId, int]:
+        """The first offset of that time or later in each partition, or the end of its log. Raises `KafkaError`."""
+
+
 class ViewServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that views use. ``wake`` looks again at the requests that wait for a partition."""
 
@@ -71,6 +78,8 @@ class ViewServices(Struct, frozen=True, kw_only=True):
     chunks: ChunkFiles
     search: SearchBatch
     wake: Callable[[UnifiedLog], object]
+    leaders: Leaders | None = None
+    """None for a broker that is a cluster by itself."""
 
 
 class Views:
@@ -159,27 +168,37 @@ class Views:
         ]
         await self._show(name, wanted, asked, "")
 
-    async def _check_covered(self, partition: PartitionId, timestamp_ms: int, report: commands.BoundedViewRead) -> None:
-        """Raises if records of before that time are on the local disk only.
+    async def _check_covered(self, timestamp_ms: int, read: Mapping[PartitionId, commands.BoundedViewRead]) -> None:
+        """Raises if records of before that time are on a local disk only: on that of the leader, whichever broker it is.
 
-        They are never shown: retention and compaction change what is there, and a view does not change.
+        They are never shown: retention and compaction change what is there, and a view does not change. A mount knows
+        nothing else than the bucket.
         """
-        led = self._services.partitions.get(TopicPartition(partition.topic, partition.partition))
-        if report.covered or led is None or led.log.log_end_offset <= report.end_offset:
-            return
+        table, elsewhere, ends = self._services.partitions, dict[PartitionId, int](), dict[PartitionId, int]()
+        for partition, report in read.items():
+            name = TopicPartition(partition.topic, partition.partition)
+            if report.covered or table.has_view(*name):
+                continue
+            led = table.get(name)
+            if led is None or led.partition.leader is None or led.topic_id != partition.topic_id:
+                elsewhere[partition] = report.end_offset
+            elif led.log.log_end_offset > report.end_offset:
+                ends[partition] = await self._end_of(led, timestamp_ms)
+        if elsewhere:
+            if self._services.leaders is None:
+                why = f"the log of {next(iter(elsewhere))} is not open: it may have records that are not archived"
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, why)
+            ends |= await self._services.leaders.ends_at(timestamp_ms, elsewhere)
+        for partition, end in ends.items():
+            _check_archived(partition, read[partition].end_offset, end)
+
+    async def _end_of(self, led: UnifiedLog, timestamp_ms: int) -> int:
+        """The end of the records of before a time in a log that is led here."""
         try:
             found = await led.find_timestamp(timestamp_ms, committed=False, search=self._services.search)
         except (Corrupt, OSError, Retriable) as error:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition}: {error}") from error
-        end = led.log.log_end_offset if found is None else found.offset
-        if end > report.end_offset:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"offsets [{report.end_offset}, {end}) of {partition} are from before that time and on the local disk "
-                f"only, and a view shows what is in the bucket: ask again when they are archived (stratalog tier status "
-                f"{partition.topic}; segment.ms says when at the latest a segment is sealed), or read {partition.topic} "
-                f"itself up to offset {end}",
-            )
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{led.topic_partition}: {error}") from error
+        return led.log.log_end_offset if found is None else found.offset
 
     async def _show(self, name: str, wanted: ViewName, asked: Sequence[commands.ReadBoundedView], cut_id: str) -> None:
         """Read the views of partitions, some at a time, and show them when all are there. Raises `KafkaError`, `OSError`."""
@@ -189,11 +208,15 @@ class Views:
         for start in range(0, len(asked), _AT_ONCE):
             some = asked[start : start + _AT_ONCE]
             reports = await asyncio.gather(*(ask(self._services.submit, one) for one in some))
+            read: dict[PartitionId, commands.BoundedViewRead] = {}
             for command, report in zip(some, reports, strict=True):
                 if not isinstance(report, commands.BoundedViewRead):
                     raise _refusal(report)
-                if wanted.cut is None:
-                    await self._check_covered(command.partition, wanted.timestamp_ms or 0, report)
+                read[command.partition] = report
+            if wanted.cut is None:
+                await self._check_covered(wanted.timestamp_ms or 0, read)
+            for command in some:
+                report = read[command.partition]
                 partitions.append(self._partition(name, topic_id, command, report, tails))
                 await asyncio.sleep(0)  # each may write megabytes
         node_id = self._services.node_id
@@ -256,6 +279,18 @@ def _refusal(report: commands.Report) -> KafkaError:
     missing = isinstance(report, commands.MissingReport)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.LEADER_NOT_AVAILABLE
     return KafkaError(code, getattr(report, "message", str(report)))
+
+
+def _check_archived(partition: PartitionId, archived: int, end: int) -> None:
+    """Raises if the records of before a time go on behind what is archived."""
+    if end > archived:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"offsets [{archived}, {end}) of {partition} are from before that time and on the local disk of its leader "
+            f"only, and a view shows what is in the bucket: ask again when they are archived (stratalog tier status "
+            f"{partition.topic}; segment.ms says when at the latest a segment is sealed), or read {partition.topic} "
+            f"itself up to offset {end}",
+        )
 
 
 def _view_id(name: str, cut_id: str, topic_id: Uuid) -> Uuid:

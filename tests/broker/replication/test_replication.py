@@ -32,6 +32,7 @@ def replication(links):
         config=lambda: SimpleNamespace(node_id=2, integer=settings.__getitem__),
         links=links,
         asking=asking,
+        leader_ends=links,
         broker_epoch=lambda: 40,
         monotonic=time.monotonic,
         draw=lambda: 0.0,
@@ -78,4 +79,4 @@ async def test_links_follow_addresses_and_end_with_the_broker(replication, links
     """A fetch after the end is not sent."""
     replication.image_applied()
     replication.close()
-    assert (links.followed, links.closed) == (1, 1)
+    assert (links.followed, links.closed) == (2, 2)  # those of copies, and of questions about ends

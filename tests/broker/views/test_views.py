@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from stratalog.broker.cold.admission import ColdAdmission
 from stratalog.broker.cold.chunk_files import ChunkFiles
@@ -15,6 +17,7 @@ from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.broker.views import views
 from stratalog.broker.views.bounded_archive import TailFile
+from stratalog.client.admin import create_topic
 from stratalog.client.records import NewRecord
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.image.topics_image import PartitionImage, TopicImage, TopicsImage
@@ -31,6 +34,7 @@ from stratalog.tier.work.cut_commands import create_cut, delete_cut, end_at, rea
 from stratalog.tier.work.work import Worker
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
+from tests.broker.nodes_of_a_cluster import RunningNodes
 
 ORDERS = os.urandom(16)
 START_MS = 1_700_000_000_000
@@ -81,7 +85,7 @@ def at(offset):
 
 
 class Opener:
-    """The views of a broker that hosts nothing, over a topic of so many partitions, of which each ends in a chunk."""
+    """The views of a broker that hosts nothing, over a topic of so many partitions, each of one chunk."""
 
     def __init__(self, directory, partitions) -> None:
         self.store = MemoryStore()
@@ -156,6 +160,29 @@ async def test_a_view_that_finds_no_room_leaves_nothing_behind(tmp_path, monkeyp
     assert not any(opener.table.has_view(name, number) for number in range(3))
     assert await opener.views.open(name) is ErrorCode.NONE
     assert all(opener.table.has_view(name, number) for number in range(3))
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (None, ErrorCode.LEADER_NOT_AVAILABLE),
+        (8, ErrorCode.NONE),
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_a_time_behind_the_archive_is_shown_by_the_word_of_the_leader(tmp_path, end, code):
+    """A broker that has no copy, or has not opened it, does not know whether the log goes on."""
+
+    class Leaders:
+        async def ends_at(self, timestamp_ms, archived):
+            assert (timestamp_ms, set(archived.values())) == (START_MS + 99, {8})
+            return dict.fromkeys(archived, end)
+
+    opener = Opener(tmp_path, 1)
+    if end is not None:
+        opener.views._services = structs.replace(opener.views._services, leaders=Leaders())
+    assert await opener.views.open(f"orders@{START_MS + 99}") is code
+    assert opener.table.has_view(f"orders@{START_MS + 99}", 0) == (code is ErrorCode.NONE)
 
 
 async def test_views_keep_few_bytes_of_tails_together(tmp_path, monkeypatch):
@@ -286,6 +313,52 @@ def test_a_time_at_the_border_of_the_archive_is_shown_and_one_behind_it_is_not(s
         node.client().refresh([f"events@{START_MS + end + 1}"])
     assert f"offsets [{end}, {end + 1}) of events-0" in caplog.text
     assert f"read events itself up to offset {end + 1}" in caplog.text
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """A controller and two brokers with one bucket."""
+    made = RunningNodes(
+        tmp_path, {100: "controller", 1: "broker", 2: "broker"}, **{"remote.log.storage.system.enable": "true"}
+    )
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    for member in made.members.values():
+        Path(member.directory, "bucket").symlink_to(bucket)
+    yield made.start()
+    made.stop()
+
+
+@pytest.mark.story
+def test_every_broker_knows_what_is_not_archived_yet(nodes, caplog):
+    """Also one that has no replica: the leader is asked. Each shows archived records; without the leader none shows a later time."""
+    configs = {"remote.storage.enable": "true", "internal.segment.bytes": "1000", "retention.ms": "-1"}
+    create_topic(nodes[1].client(), "events", partition_count=1, replication_factor=1, configs=configs)
+    for node in (nodes[1], nodes[2]):
+        node.wait_until(lambda node=node: "events" in node.node.image.topics.by_name)
+    leader_id = nodes[1].node.image.topics.by_name["events"].partitions[0].leader
+    leader, other = nodes[leader_id], nodes[3 - leader_id]
+    for number in range(40):
+        leader.produce("events", NewRecord(b"%03d" % number * 30, START_MS + number, partition=0))
+    log = leader.partition("events").log
+    leader.wait_until(lambda: leader.partition("events").remote.end_offset == log.active_base_offset)
+    end = leader.run(lambda: leader.partition("events").remote.end_offset)
+    assert end < 39
+    for node in (leader, other):
+        name = f"events@{START_MS + end}"
+        node.client().refresh([name])
+        assert node.values(name) == [b"%03d" % number * 30 for number in range(end)]
+        for later in (START_MS + end + 1, START_MS + 3_600_000):
+            with pytest.raises(KafkaError) as caught:
+                node.client().refresh([f"events@{later}"])
+            assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert caplog.text.count(f"offsets [{end}, {end + 1}) of events-0 are from before that time") == 2
+    assert caplog.text.count(f"offsets [{end}, 40) of events-0 are from before that time") == 2
+    leader.stop()
+    other.wait_until(lambda: other.node.image.topics.by_name["events"].partitions[0].leader < 0)
+    with pytest.raises(KafkaError) as caught:
+        other.client().refresh([f"events@{START_MS + end + 1}"])
+    assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
 @pytest.mark.story
