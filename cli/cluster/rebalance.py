@@ -82,6 +82,7 @@ def rebalance(
     sync.
 
     With --replication-factor partitions get more replicas, or fewer: topics of a cluster that has grown, for instance.
+    Fewer: those on brokers that are fenced or gone are taken away first.
 
     Ctrl-C ends the command: moves that have begun go on, and the throttle stays. The same command goes on from there, and
     removes it where it still moves replicas; stderr names what stays, and how to remove it. Exit code 4: partitions wait for replicas to come in sync, or for a leader;

@@ -39,7 +39,8 @@ def plan_moves(
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """The new replicas of each partition that changes, the preferred leader first.
 
-    ``racks`` has all brokers. Only ``receivers`` get replicas; brokers that neither receive nor leave keep what they have.
+    ``racks`` has all brokers. Only ``receivers`` get replicas; brokers that neither receive nor leave are away, and keep what
+    they have, but for replicas of partitions that have too many.
     ``factors`` says how many replicas partitions have in the end; the others have as many as now. Without ``spread`` no other
     moves but what is on brokers that leave. Raises `Invalid` where ``receivers`` are too few.
     """
@@ -84,7 +85,11 @@ class _Placing:
         """Source -> target -> those that are held before this one may not go there."""
 
     def narrow(self, factors: Mapping[TopicPartition, int]) -> None:
-        """Take replicas away: from brokers that leave, from racks with several, from brokers with many; the leader stays."""
+        """Take replicas away: from brokers that leave or are away, from racks with several, from brokers with many.
+
+        The preferred leader stays otherwise. A move that takes replicas away ends when all that stay are in sync: with one on a
+        broker that is away it would wait for that.
+        """
         for one, factor in sorted(factors.items()):
             while len(self.replicas[one]) > max(factor, 1):
                 replicas = self.replicas[one]
@@ -93,6 +98,7 @@ class _Placing:
                     replicas,
                     key=lambda broker: (
                         broker in self._leaving,
+                        broker not in self._held,
                         broker != replicas[0],
                         taken[self._racks.get(broker)],
                         self._counts[broker],

@@ -76,6 +76,17 @@ def test_a_rack_is_kept_when_its_only_replica_leaves_and_one_less_is_wanted():
     assert set(moves[one]) == {1, 4}
 
 
+@pytest.mark.parametrize("factor", [1, 2])
+def test_fewer_replicas_are_those_of_brokers_that_are_there(factor):
+    """The move would wait for a broker that is away, which may be gone for good; also where that one is the preferred leader."""
+    partitions = {TopicPartition("t", n): Placed(held) for n, held in enumerate(((1, 2, 3), (2, 3, 1), (3, 1, 2)))}
+    moves = plan_moves(
+        partitions, dict.fromkeys((1, 2, 3)), receivers={1, 2}, factors=dict.fromkeys(partitions, factor)
+    )
+    assert all(len(target) == factor and 3 not in target for target in moves.values())
+    assert len(moves) == 3
+
+
 def test_more_replicas_than_brokers_are_refused():
     """With the partition and the number of brokers."""
     with pytest.raises(Invalid, match="t-0 cannot have 3 replicas: there are 2 brokers to hold them"):
