@@ -67,7 +67,7 @@ def answering_heartbeat(
         *cordon_directories(view, broker, beat.cordoned_directories),
     ]
     if records and actions:
-        view = replace(view, image=view.image.apply(records))
+        view = replace(view, image=(yield from view.image.applying(records)))
     is_fenced = broker.is_fenced
     for action in actions:
         records += yield from _carrying_out(action, view)

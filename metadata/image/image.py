@@ -31,6 +31,7 @@ __all__ = ["EMPTY_IMAGE", "INCARNATION", "ClusterImage", "ImageDelta", "Provenan
 INCARNATION: Final = "stratalog.incarnation"
 """The setting, among the cluster-wide defaults, that holds the cluster's incarnation."""
 _RULE_OBJECTS: Final = 5
+_RECORDS_PER_PAUSE: Final = 100
 _PARTITION_OBJECTS: Final = 3
 """With its place in the controller's index."""
 
@@ -75,10 +76,18 @@ class ClusterImage:
 
     def apply(self, batch: Iterable[Message], provenance: Provenance | None = None) -> ClusterImage:
         """The image after a batch of records. Raises `Corrupt` for a record that does not fit."""
+        return at_once(self.applying)(batch, provenance)
+
+    def applying(
+        self, batch: Iterable[Message], provenance: Provenance | None = None
+    ) -> Generator[None, None, ClusterImage]:
+        """The same in steps."""
         delta = ImageDelta(self)
-        for record in batch:
-            delta.replay(record)
-        return delta.build(provenance or self.provenance)
+        for count, record in enumerate(batch, 1):
+            yield from delta.replaying(record)
+            if count % _RECORDS_PER_PAUSE == 0:
+                yield
+        return (yield from delta.building(provenance or self.provenance))
 
 
 EMPTY_IMAGE: Final = ClusterImage()
