@@ -96,7 +96,7 @@ def creating_topics(
     permit: Permit = no_limit,
 ) -> Steps[tuple[tuple[str, CreatedTopic | Failure], ...]]:
     """Create topics; one that fails does not stop the others. Also used for topics created on first use."""
-    total = sum(max(1, len(topic.assignments) or topic.partition_count) for topic in topics)
+    total = sum(len(topic.assignments) or max(1, _partition_count(topic, rules)) for topic in topics)
     counts = Counter(topic.name for topic in topics)
     taken: dict[str, str] = {}
     records: list[Message] = []
@@ -182,7 +182,7 @@ def _placed(
     if topic.partition_count < USE_DEFAULT or topic.partition_count == 0:
         why = "Number of partitions was set to an invalid non-positive value."
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, why)
-    count = rules.default_partition_count if topic.partition_count == USE_DEFAULT else topic.partition_count
+    count = _partition_count(topic, rules)
     factor = rules.default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
     try:
         placed = yield from placing_replicas(_usable(brokers), count, factor, next_int)
@@ -193,6 +193,10 @@ def _placed(
         why = f"Unable to replicate the partition {factor} time(s): {error.message}"
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why) from error
     return placed
+
+
+def _partition_count(topic: NewTopic, rules: TopicRules) -> int:
+    return rules.default_partition_count if topic.partition_count == USE_DEFAULT else topic.partition_count
 
 
 def _usable(brokers: BrokersImage) -> list[BrokerImage]:

@@ -1,6 +1,7 @@
 """More partitions for several topics at once; what one topic may ask for is in test_controller_topics.py."""
 
 import pytest
+from msgspec import structs
 
 from stratalog.metadata.controller.controller import NewPartitions, NewTopic, create_partitions, create_topics
 from stratalog.metadata.controller.topics import (
@@ -26,6 +27,16 @@ def codes(decision):
 
 def asked(image, *wanted, **options):
     return create_partitions(image, wanted, next_int=lambda _: 0, **options)
+
+
+def test_partitions_by_default_count_as_any_others(cluster, rules, topic_ids):
+    """A request for many topics of the default count could ask for millions."""
+    many = [NewTopic(f"t{number}") for number in range(101)]
+    hundred = structs.replace(rules, default_partition_count=100)
+    decision = create_topics(cluster(1), many, hundred, new_topic_id=topic_ids, next_int=lambda _: 0)
+    assert {failure.code for _, failure in decision.result} == {ErrorCode.POLICY_VIOLATION}
+    decision = create_topics(cluster(1), many[:100], hundred, new_topic_id=topic_ids, next_int=lambda _: 0)
+    assert {topic.partition_count for _, topic in decision.result} == {100}
 
 
 def test_each_topic_succeeds_or_fails_for_itself(image):
