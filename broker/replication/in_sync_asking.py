@@ -177,11 +177,11 @@ class InSyncAsks:
             self._step(Failed())
             return
         response: AlterPartitionResponse = answer.result()
-        code = ErrorCode(response.error_code)
+        code = _code(response.error_code)
         if code is ErrorCode.NOT_CONTROLLER:
             self._channel.not_controller(self._leader_epoch())
         codes = {
-            PartitionKey(topic.topic_id, one.partition_index): ErrorCode(one.error_code)
+            PartitionKey(topic.topic_id, one.partition_index): _code(one.error_code)
             for topic in response.topics
             for one in topic.partitions
         }
@@ -194,3 +194,11 @@ class InSyncAsks:
         """Keep no leader, and with it no log of a deleted topic, for which there is nothing to ask."""
         self._leaders.pop(key, None)
         self._sent.pop(key, None)
+
+
+def _code(number: int) -> ErrorCode:
+    """The error with this number; one that a newer controller has decides nothing, and is asked again."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -133,6 +133,18 @@ async def test_another_copy_is_counted(asks, channel, whole):
     assert [(one.broker_id, one.broker_epoch) for one in partition.new_isr_with_epochs] == [(1, -1)]
 
 
+async def test_an_error_that_only_a_newer_controller_has_is_asked_again(asks, channel):
+    """No set of this broker would change any more if it was taken for no answer at all."""
+    leader = Leader()
+    asks.ask(leader, leader.state.expansion(2))
+    channel.asked[0][1].set_result(answer(9999))
+    while len(channel.asked) < 2:
+        await turns()
+    channel.asked[1][1].set_result(answer(ErrorCode.INELIGIBLE_REPLICA))
+    await turns()
+    assert leader.refused == [((1, 2), "INELIGIBLE_REPLICA")]
+
+
 async def test_a_leader_with_nothing_to_ask_is_kept_no_longer(asks, channel):
     """It holds its log, also that of a topic that is deleted."""
     leader = Leader()
