@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from stratalog.broker.cold.reader import RemotePartition, RemoteSlices
 from stratalog.broker.workers.io_worker import ask
@@ -27,6 +27,7 @@ from stratalog.wire.parts import FileSlice
 
 if TYPE_CHECKING:
     from stratalog.broker.cold.chunk_files import ChunkFiles
+    from stratalog.broker.cold.manifest_views import RemoteViews
     from stratalog.broker.runtime.metrics import TopicMetrics
     from stratalog.broker.workers.io_worker import Submit
     from stratalog.tier.manifests.entry import LeaderEpoch
@@ -51,7 +52,7 @@ class TailFile:
         while left:
             left = left[self._file.writev([left]) :]
         position, self.size_bytes = self.size_bytes, self.size_bytes + len(tail.data)
-        return KeptTail(self._file, position, replace(tail, data=b""))
+        return KeptTail(self._file, position, structs.replace(tail, data=b""))
 
 
 class KeptTail:
@@ -63,6 +64,10 @@ class KeptTail:
         self._position = position
         self._ends = array("q", tail.ends)
         self._positions = array("q", tail.positions)
+
+    def is_of(self, tail: Tail) -> bool:
+        """Whether it has the bytes of ``tail``: objects never change."""
+        return structs.replace(tail, data=b"") == self.tail
 
     def read(self, offset: int, max_bytes: int, *, min_one_batch: bool) -> RemoteSlices:
         """Whole batches from the one that holds ``offset`` on."""
@@ -90,11 +95,19 @@ class BoundedArchive:
         metrics: TopicMetrics,
         wake: Callable[[], None],
         now_ms: Callable[[], int],
+        ranges: RemoteViews | None = None,
     ) -> None:
+        """``ranges`` bounds the archived ranges that are in memory, those of other views too: they are read again on demand."""
         self._command = command
         self._worker = submit
         self._inner = RemotePartition(
-            command.partition, submit=self._submit, chunks=chunks, metrics=metrics, wake=wake, now_ms=now_ms
+            command.partition,
+            submit=self._submit,
+            chunks=chunks,
+            metrics=metrics,
+            wake=wake,
+            now_ms=now_ms,
+            views=ranges,
         )
         self._end_offset = 0
         self._tail: KeptTail | None = None
@@ -117,7 +130,7 @@ class BoundedArchive:
         if isinstance(command, commands.ReadManifest):
             self._worker(self._command, lambda report: answered(self._reread(report)))
         elif isinstance(command, commands.ReadFooter) and tail is not None and command.key == tail.key:
-            whole = replace(command, path=None)  # the chunk might be one that the view does not hold whole
+            whole = structs.replace(command, path=None)  # the chunk might be one that the view does not hold whole
             self._worker(whole, lambda report: answered(_without_tail(report, tail)))
         else:
             self._worker(command, answered)
@@ -125,8 +138,12 @@ class BoundedArchive:
     def _reread(self, report: commands.Report) -> commands.Report:
         if not isinstance(report, BoundedViewRead):
             return report
+        tail = report.tail
         try:
-            self._tail = None if report.tail is None else TailFile().keep(report.tail)
+            if tail is None:
+                self._tail = None
+            elif self._tail is None or not self._tail.is_of(tail):
+                self._tail = TailFile().keep(tail)
         except OSError as error:
             return commands.FailedReport(
                 f"the last part of a view cannot be kept: {error}", retriable=False, local=True

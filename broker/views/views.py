@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from stratalog.broker.cold.chunk_files import ChunkFiles
+from stratalog.broker.cold.manifest_views import RemoteViews
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import SearchBatch, UnifiedLog
 from stratalog.broker.runtime.clock import Clock
@@ -90,6 +91,7 @@ class Views:
         self._open: OrderedDict[str, _View] = OrderedDict()
         self._names: dict[Uuid, str] = {}
         self._turn = asyncio.Lock()
+        self._ranges = RemoteViews()
 
     def is_view(self, name: str) -> bool:
         """Whether a name asks for a view; that of a topic never does."""
@@ -253,6 +255,7 @@ class Views:
             metrics=metrics,
             wake=lambda: wake_readers(unified),
             now_ms=self._now_ms,
+            ranges=self._ranges,
         )
         number = command.partition.partition
         unified = archived_log(TopicPartition(name, number), topic_id, archive, metrics, now_ms=self._now_ms)

@@ -85,14 +85,15 @@ def at(offset):
 
 
 class Opener:
-    """The views of a broker that hosts nothing, over a topic of so many partitions, each of one chunk."""
+    """The views of a broker that hosts nothing, over a topic of so many partitions, each of two chunks."""
 
     def __init__(self, directory, partitions) -> None:
         self.store = MemoryStore()
         for number in range(partitions):
-            records = [Record(at, START_MS + at, None, b"v" * 100) for at in range(8)]
-            data = b"".join(bytes(build_batch([one], leader_epoch=0)) for one in records)
-            archive_log(self.store, PartitionId("orders", ORDERS, number), [data], now_ms=1)
+            for base in (0, 8):
+                records = [Record(at, START_MS + at, None, b"v" * 100) for at in range(base, base + 8)]
+                data = b"".join(bytes(build_batch([one], leader_epoch=0)) for one in records)
+                archive_log(self.store, PartitionId("orders", ORDERS, number), [data], now_ms=1)
         admission = ColdAdmission(
             FetchRates,
             client_of=str,
@@ -166,8 +167,8 @@ async def test_a_view_that_finds_no_room_leaves_nothing_behind(tmp_path, monkeyp
     ("end", "code"),
     [
         (None, ErrorCode.LEADER_NOT_AVAILABLE),
-        (8, ErrorCode.NONE),
-        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (16, ErrorCode.NONE),
+        (17, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
 async def test_a_time_behind_the_archive_is_shown_by_the_word_of_the_leader(tmp_path, end, code):
@@ -175,7 +176,7 @@ async def test_a_time_behind_the_archive_is_shown_by_the_word_of_the_leader(tmp_
 
     class Leaders:
         async def ends_at(self, timestamp_ms, archived):
-            assert (timestamp_ms, set(archived.values())) == (START_MS + 99, {8})
+            assert (timestamp_ms, set(archived.values())) == (START_MS + 99, {16})
             return dict.fromkeys(archived, end)
 
     opener = Opener(tmp_path, 1)
@@ -183,6 +184,17 @@ async def test_a_time_behind_the_archive_is_shown_by_the_word_of_the_leader(tmp_
         opener.views._services = structs.replace(opener.views._services, leaders=Leaders())
     assert await opener.views.open(f"orders@{START_MS + 99}") is code
     assert opener.table.has_view(f"orders@{START_MS + 99}", 0) == (code is ErrorCode.NONE)
+
+
+async def test_all_views_share_the_bound_of_ranges_in_memory(tmp_path):
+    """A topic may have a million of them, and 32 of its views be open."""
+    opener = Opener(tmp_path, 3)
+    opener.views._ranges.entries_max = 2
+    for end in (11, 13):
+        assert await opener.views.open(f"orders@{START_MS + end}") is ErrorCode.NONE
+    assert opener.views._ranges.entry_count == 2
+    shown = [opener.table.readable_by_name(f"orders@{START_MS + end}", 0) for end in (11, 13)]
+    assert [one.log.log_end_offset for one in shown] == [11, 13]
 
 
 async def test_views_keep_few_bytes_of_tails_together(tmp_path, monkeypatch):
