@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
+from stratalog.client.batch_pieces import BatchPieces
 from stratalog.client.client import LEADERSHIP_MOVES, Client, by_topic
 from stratalog.client.coordinators import while_coordinators_move
 from stratalog.client.link import check, code_words
@@ -110,45 +111,45 @@ class Producer(Struct):
     def send(self, records: Sequence[NewRecord]) -> list[Delivered]:
         """Append records and tell where each one is, in the order given.
 
-        Raises `KafkaError` of the first partition that refused; records of other partitions may be in the log. The offset
-        is -1 where the leader says only that it has the batch.
+        Raises `KafkaError` of the first batch that was refused; records of other partitions, and those before it, may be in
+        the log. The offset is -1 where the leader says only that it has the batch.
         """
         identity, self._identity = self._identity or self._new_identity(), None
         groups: dict[int, list[int]] = {}
         keyless = self._next_partition()
         for index, record in enumerate(records):
             groups.setdefault(self._partition(record, keyless), []).append(index)
-        batches = {
-            TopicPartition(self.topic, partition): self._batch(
-                partition, [records[index] for index in indexes], identity
-            )
-            for partition, indexes in groups.items()
-        }
-        answers = produce_batches(self.client, batches, acks=self.acks, timeout_ms=self.timeout_ms)
-        delivered = self._delivered(records, groups, answers)
-        for partition, indexes in groups.items():
-            self._sequences[partition] = (self._sequences.get(partition, 0) + len(indexes)) % _SEQUENCES
+        delivered: list[Delivered | None] = [None] * len(records)
+        pieces = BatchPieces(records, groups)
+        while heads := pieces.heads():
+            batches = {
+                TopicPartition(self.topic, partition): self._batch(
+                    partition, [records[index] for index in indexes], identity
+                )
+                for partition, indexes in heads.items()
+            }
+            answers = produce_batches(self.client, batches, acks=self.acks, timeout_ms=self.timeout_ms)
+            for partition, indexes in heads.items():
+                answer = answers[TopicPartition(self.topic, partition)]
+                if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and pieces.halve(partition):
+                    continue
+                for index, one in zip(indexes, self._delivered(partition, indexes, records, answer), strict=True):
+                    delivered[index] = one
+                pieces.taken(partition)
+                self._sequences[partition] = (self._sequences.get(partition, 0) + len(indexes)) % _SEQUENCES
         self._identity = identity  # another one after an error: a refused batch may have used its sequences up
-        return delivered
+        return [one for one in delivered if one is not None]
 
     def _delivered(
-        self,
-        records: Sequence[NewRecord],
-        groups: Mapping[int, Sequence[int]],
-        answers: Mapping[TopicPartition, PartitionProduceResponse],
-    ) -> list[Delivered]:
-        delivered: list[Delivered | None] = [None] * len(records)
-        for partition, indexes in groups.items():
-            topic_partition = TopicPartition(self.topic, partition)
-            answer = answers[topic_partition]
-            _check_produced(topic_partition, answer, self.acks)
-            for place, index in enumerate(indexes):
-                offset = answer.base_offset + place if answer.base_offset >= 0 else -1
-                time_ms = answer.log_append_time_ms
-                delivered[index] = Delivered(
-                    topic_partition, offset, time_ms if time_ms >= 0 else records[index].timestamp_ms
-                )
-        return [one for one in delivered if one is not None]
+        self, partition: int, indexes: Sequence[int], records: Sequence[NewRecord], answer: PartitionProduceResponse
+    ) -> Iterator[Delivered]:
+        """Where each record of a batch stands. Raises `KafkaError` for one that was refused."""
+        topic_partition = TopicPartition(self.topic, partition)
+        _check_produced(topic_partition, answer, self.acks)
+        time_ms = answer.log_append_time_ms
+        for place, index in enumerate(indexes):
+            offset = answer.base_offset + place if answer.base_offset >= 0 else -1
+            yield Delivered(topic_partition, offset, time_ms if time_ms >= 0 else records[index].timestamp_ms)
 
     def _new_identity(self) -> _Identity:
         self._sequences.clear()

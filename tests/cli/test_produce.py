@@ -63,6 +63,20 @@ def test_a_text_may_stand_for_null(stratalog, live_broker, topic) -> None:
     assert [(record.key, record.value) for record in read_back(live_broker, topic)] == [(b"a", None), (None, b"b")]
 
 
+def test_records_that_a_topic_takes_are_never_too_large_together(stratalog, live_broker, topic) -> None:
+    """A file of very short lines, short lines behind a long one, a topic that takes less: each line for itself is legal."""
+    assert "Wrote 130000 records" in stratalog("produce", topic, "-p", "0", stdin="a\n" * 130_000).err
+    lines = ["x" * 200_000, "y" * 1_000_000, *["z" * 99] * 3000]
+    assert "Wrote 3002 records" in stratalog("produce", topic, "-p", "1", stdin="\n".join(lines)).err
+    stratalog("topic", "alter", topic, "--config", "max.message.bytes=10000")
+    rows = [f"{number:0>99}" for number in range(3000)]
+    told = stratalog("produce", topic, "-p", "2", "--json", stdin="\n".join(rows)).rows
+    assert [row["offset"] for row in told] == list(range(3000))
+    found = [record.value.decode() for record in read_back(live_broker, topic) if record.partition == 2]
+    assert found == rows
+    assert "MESSAGE_TOO_LARGE" in stratalog("produce", topic, "-p", "2", stdin="q" * 20_000, code=1).err
+
+
 def test_a_count_ends_the_input_early(stratalog, topic) -> None:
     """Further input is not read."""
     assert "Wrote 2 records" in stratalog("produce", topic, "-n", "2", stdin="1\n2\n3\n").err

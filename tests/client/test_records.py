@@ -169,6 +169,18 @@ def test_a_batch_in_doubt_is_sent_again_under_its_sequence(scripted, client) -> 
     assert seen == [(70, 3, 0), (70, 3, 0), (70, 3, 3), (70, 3, 4)]
 
 
+def test_a_batch_that_is_too_large_goes_in_halves_and_a_record_does_not(scripted, client) -> None:
+    """Under the sequences that the whole one would have had: nothing of it was appended."""
+    gives_ids(scripted)
+    large = ErrorCode.MESSAGE_TOO_LARGE
+    seen = refuses(scripted, large, large, 0, 0, 0, large)
+    producer = Producer(client, "orders", idempotent=True)
+    assert len(producer.send(records(4))) == 4
+    assert [sequence for _, _, sequence in seen] == [0, 0, 0, 1, 2]
+    with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+        producer.send(records(1))
+
+
 def test_sequences_begin_anew_behind_the_highest_one(scripted, client) -> None:
     """They are 31 bits wide, as Kafka's."""
     gives_ids(scripted)
