@@ -139,7 +139,8 @@ def produce(
     )
     clock = SystemClock()
     with Client(bootstrap, timeout_seconds) as client:
-        client.refresh([topic], create=True)
+        # A topic that the broker has just had made may reach it, and get leaders, a moment later.
+        client.while_leaders_move([], lambda: client.refresh([topic], create=True))
         codec, timeout_ms = Codec[compression.upper()], int(timeout_seconds * 1000)
         producer = Producer(client, topic, ACKS[acks], codec, timeout_ms, idempotent=True)
         written = 0

@@ -5,11 +5,19 @@ from __future__ import annotations
 import io
 
 import pytest
+from click.testing import CliRunner
 from kafka import KafkaConsumer, TopicPartition
 
+from stratalog.cli.main import cli
 from stratalog.cli.produce import read_lines
 from stratalog.client.client import Client
 from stratalog.client.transactions import describe_producers
+from stratalog.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 
 def read_back(live_broker, topic) -> list:
@@ -75,6 +83,26 @@ def test_records_that_a_topic_takes_are_never_too_large_together(stratalog, live
     found = [record.value.decode() for record in read_back(live_broker, topic) if record.partition == 2]
     assert found == rows
     assert "MESSAGE_TOO_LARGE" in stratalog("produce", topic, "-p", "2", stdin="q" * 20_000, code=1).err
+
+
+def test_a_topic_that_is_being_made_is_waited_for(scripted) -> None:
+    """LEADER_NOT_AVAILABLE: it has not reached the broker that had it made."""
+    made = MetadataResponseTopic(
+        name="new",
+        topic_id=b"n" * 16,
+        partitions=[MetadataResponsePartition(partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1])],
+    )
+    left = [[MetadataResponseTopic(error_code=5, name="new", partitions=[])], [], [made]]
+
+    def metadata(_request):
+        node = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=scripted.port)
+        return MetadataResponse(brokers=[node], topics=left.pop(0))
+
+    scripted.ranges = {3: (0, 13)}
+    scripted.answers[3] = metadata
+    found = CliRunner().invoke(cli, ["produce", "new", "-b", scripted.address], input="")
+    assert (found.exit_code, left) == (0, [])
+    assert [request.allow_auto_topic_creation for request, _ in scripted.requests[1:]] == [True, False, True]
 
 
 def test_a_count_ends_the_input_early(stratalog, topic) -> None:
