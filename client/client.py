@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -39,10 +40,12 @@ __all__ = [
     "Partition",
     "Topic",
     "by_topic",
+    "in_batches",
 ]
 
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 LEADERSHIP_MOVES: Final = frozenset(
     {
@@ -59,6 +62,8 @@ for all replicas: then the records may be in its log."""
 REACH_SECONDS: Final = 3.0
 """A broker has so long to take a connection and to say what it serves, or counts as away where a command goes on without."""
 RETRY_PAUSE_SECONDS: Final = 0.1
+_A_REQUEST: Final = 500
+"""Partitions or topics that one request names: brokers close the connection of one with too many elements."""
 LATEST_OFFSET: Final = -1
 EARLIEST_OFFSET: Final = -2
 """Times in ListOffsets that stand for an end of the log; under read_committed the latest is the last stable offset."""
@@ -233,19 +238,22 @@ class Client(Struct):
         Any broker may be asked, also a second one where the first does not answer. Raises `KafkaError` for a topic that
         cannot be told, UNKNOWN_TOPIC_OR_PARTITION with its name first of all; with `skip_missing` such a topic is left out.
         """
+        batches: Iterable[list[str] | None] = [None] if names is None else list(in_batches(names)) or [[]]
+        found = [topic for some in batches for topic in self._refreshed(some, create, skip_missing)]
+        self.topics.update({topic.name: topic for topic in found})
+        return found
+
+    def _refreshed(self, names: list[str] | None, create: bool, skip_missing: bool) -> Iterator[Topic]:
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer = self._call_each(MetadataRequest(topics=asked, allow_auto_topic_creation=create))
         self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
         self.brokers.update({broker.node_id: (broker.host, broker.port) for broker in answer.brokers})
-        found = []
         for topic in answer.topics:
             if skip_missing and topic.error_code in _MISSING:
                 continue
             if topic.error_code:
                 raise _refusal(topic.name or "", topic.error_code)
-            found.append(_topic(topic))
-        self.topics.update({topic.name: topic for topic in found})
-        return found
+            yield _topic(topic)
 
     def topic(self, name: str) -> Topic:
         """A topic, asked for on first use. Raises `KafkaError`."""
@@ -273,6 +281,12 @@ class Client(Struct):
         for topic_partition in partitions:
             groups.setdefault(self.leader(topic_partition), []).append(topic_partition)
         return groups
+
+    def in_requests(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[int, list[TopicPartition]]]:
+        """The same, as many at a time as one request may name."""
+        for node_id, those in self.by_leader(partitions).items():
+            for some in in_batches(those):
+                yield node_id, some
 
     def while_leaders_move(self, names: Iterable[str], attempt: Callable[[], R]) -> R:
         """The result of `attempt`, made again with fresh metadata while it raises one of `LEADERSHIP_MOVES`.
@@ -319,7 +333,7 @@ class Client(Struct):
         self, timestamps: Mapping[TopicPartition, int], read_committed: bool
     ) -> dict[TopicPartition, ListedOffset]:
         found: dict[TopicPartition, ListedOffset] = {}
-        for node_id, partitions in self.by_leader(timestamps).items():
+        for node_id, partitions in self.in_requests(timestamps):
             request = ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=int(read_committed),
@@ -346,6 +360,13 @@ class Client(Struct):
 def _send_unanswered(request: Message, link: BrokerLink) -> None:
     link.send(request, link.version_of(type(request)))
     link.forget()
+
+
+def in_batches(things: Iterable[T]) -> Iterator[list[T]]:
+    """As many at a time as one request may name."""
+    left = iter(things)
+    while some := list(islice(left, _A_REQUEST)):
+        yield some
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from stratalog.client.client import Client, by_topic
+from stratalog.client.client import Client, by_topic, in_batches
 from stratalog.client.coordinators import at_coordinator, while_coordinators_move
 from stratalog.client.link import check, code_words
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -201,27 +201,33 @@ def committed_offsets(client: Client, group_id: str) -> dict[TopicPartition, Com
 
 def commit_offsets(client: Client, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set offsets of a group that has no members. Raises for the first that was refused; others may be set."""
-    topics = [
+
+    def commit(some: Sequence[TopicPartition], node_id: int) -> None:
+        request = OffsetCommitRequest(group_id=group_id, member_id="", topics=_topics_to_commit(some, offsets))
+        answer = client.call(request, node_id, _version(client, OffsetCommitRequest, node_id))
+        for topic in answer.topics:
+            for one in topic.partitions:
+                _check(f"{group_id}, {topic.name}-{one.partition_index}", one.error_code, None)
+
+    for some in in_batches(offsets):
+        at_coordinator(client, group_id, partial(commit, some))
+
+
+def _topics_to_commit(
+    partitions: Sequence[TopicPartition], offsets: Mapping[TopicPartition, int]
+) -> list[OffsetCommitRequestTopic]:
+    return [
         OffsetCommitRequestTopic(
             name=name,
             partitions=[
                 OffsetCommitRequestPartition(
                     partition_index=one.partition, committed_offset=offsets[one], committed_metadata=""
                 )
-                for one in partitions
+                for one in those
             ],
         )
-        for name, partitions in by_topic(offsets).items()
+        for name, those in by_topic(partitions).items()
     ]
-
-    def commit(node_id: int) -> None:
-        request = OffsetCommitRequest(group_id=group_id, member_id="", topics=topics)
-        answer = client.call(request, node_id, _version(client, OffsetCommitRequest, node_id))
-        for topic in answer.topics:
-            for one in topic.partitions:
-                _check(f"{group_id}, {topic.name}-{one.partition_index}", one.error_code, None)
-
-    at_coordinator(client, group_id, commit)
 
 
 def delete_group(client: Client, group_id: str) -> None:

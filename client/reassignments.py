@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from stratalog.client.client import Client, by_topic
+from stratalog.client.client import Client, by_topic, in_batches
 from stratalog.client.commands import command
 from stratalog.client.link import check, code_words
 from stratalog.wire.errors import ErrorCode
@@ -22,8 +21,6 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["Reassignment", "elect_preferred_leaders", "list_reassignments", "reassign"]
 
 _PREFERRED: Final = 0
-_A_REQUEST: Final = 500
-"""Partitions of one request: with their replicas far fewer elements than a broker takes."""
 _NOT_ELECTED: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -69,7 +66,7 @@ def reassign(client: Client, targets: Mapping[TopicPartition, Sequence[int] | No
     Brokers bound the elements of a request, so it may take several.
     """
     refused: dict[TopicPartition, str] = {}
-    for some in _batches(targets):
+    for some in in_batches(targets):
         refused |= _reassign(client, {one: targets[one] for one in some})
     return refused
 
@@ -104,7 +101,7 @@ def elect_preferred_leaders(client: Client, partitions: Iterable[TopicPartition]
 
     A partition whose preferred replica cannot lead now keeps its leader. Raises `KafkaError`.
     """
-    return sum(_elect(client, some) for some in _batches(partitions))
+    return sum(_elect(client, some) for some in in_batches(partitions))
 
 
 def _elect(client: Client, partitions: Sequence[TopicPartition]) -> int:
@@ -124,9 +121,3 @@ def _elect(client: Client, partitions: Sequence[TopicPartition]) -> int:
                 check(one.error_code, f"{topic.topic}-{one.partition_id}: {one.error_message}")
             changed += not one.error_code
     return changed
-
-
-def _batches(partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
-    left = iter(partitions)
-    while some := list(islice(left, _A_REQUEST)):
-        yield some

@@ -231,7 +231,7 @@ def _produce_once(
     client: Client, batches: Mapping[TopicPartition, bytes | bytearray], acks: int, timeout_ms: int
 ) -> dict[TopicPartition, PartitionProduceResponse]:
     answers: dict[TopicPartition, PartitionProduceResponse] = {}
-    for node_id, partitions in client.by_leader(batches).items():
+    for node_id, partitions in client.in_requests(batches):
         topics = by_topic(partitions)
         request = ProduceRequest(
             acks=acks,
@@ -302,10 +302,12 @@ class _Wanted(NamedTuple):
 
 def _fetch_once(client: Client, positions: Mapping[TopicPartition, int], wanted: _Wanted) -> list[Fetched]:
     fetched: list[Fetched] = []
-    for node_id, partitions in client.by_leader(positions).items():
+    requests = list(client.in_requests(positions))
+    for at, (node_id, partitions) in enumerate(requests, 1):
         topics = by_topic(partitions)
+        waits = at == len(requests) or requests[at][0] != node_id  # the last request to a node, for all of them
         request = FetchRequest(
-            max_wait_ms=wanted.max_wait_ms,
+            max_wait_ms=wanted.max_wait_ms if waits else 0,
             min_bytes=wanted.min_bytes,
             max_bytes=wanted.max_bytes,
             isolation_level=int(wanted.read_committed),

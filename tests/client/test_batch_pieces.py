@@ -36,7 +36,7 @@ def test_every_record_is_sent_once_in_order_and_no_batch_is_too_large(records) -
 
 
 def test_very_small_records_and_headers_count() -> None:
-    """What a record has besides its key and value is most of it then."""
+    """Lengths and deltas count, and headers with both of their parts."""
     tiny = [NewRecord(b"", 0)] * 130_000
     assert len(sent(BatchPieces(tiny, {0: range(len(tiny))}))) > 1
     headed = [NewRecord(b"", 0, None, (Header("h" * 1000, b"v" * 1000),))] * 1000
