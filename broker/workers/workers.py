@@ -246,8 +246,7 @@ class ProcessWorkers(_Submitting):
             self._unsent.append((request_id, command))
             return
         self._process.send(request_id, Kind.COMMAND, command)
-        if self._ticking is None and self._process.pulses:
-            self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
+        self._begin_ticks(self._process)
 
     def _spawn(self) -> None:
         self._restart = None
@@ -269,6 +268,12 @@ class ProcessWorkers(_Submitting):
         while self._unsent:
             request_id, command = self._unsent.popleft()
             process.send(request_id, Kind.COMMAND, command)
+        if self.outstanding:
+            self._begin_ticks(process)
+
+    def _begin_ticks(self, process: Child) -> None:
+        if self._ticking is None and process.pulses:
+            self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
 
     def _message(self, message: WorkerMessage) -> None:
         if message.kind is Kind.PULSE:
