@@ -13,6 +13,7 @@ before it is sent away with CONCURRENT_TRANSACTIONS: the end is a few millisecon
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
@@ -48,6 +49,7 @@ from stratalog.wire.schema import DecodeError
 __all__ = ["TransactionShard"]
 
 _ONGOING: Final = TransactionStatus.ONGOING
+_EXPIRED_AT_ONCE: Final = 1_000  # those of a busy hour may be very many
 
 
 class _Decided(Struct):
@@ -103,9 +105,7 @@ class TransactionShard:
             raise Corrupt(f"the transaction state at offset {offset} cannot be read: {error}") from error
 
     def replay_marker(self, producer: Producer, *, commit: bool, offset: int) -> None:
-        """Always raises: no record in this log belongs to a transaction, so
-        no marker ever stands here. Raises `Corrupt`.
-        """
+        """Raises `Corrupt`: no record in this log belongs to a transaction, so no marker ever stands here."""
         end = "commit" if commit else "abort"
         raise Corrupt(f"offset {offset} holds the {end} marker of {producer}, which has no business in this log")
 
@@ -386,11 +386,10 @@ class TransactionShard:
 
     def _expire(self, now: Now) -> list[Action]:
         before_ms = self._jumps.believed_ms(now, self.settings.id_expiration_ms) - self.settings.id_expiration_ms
-        expired = [
-            one.transactional_id
-            for one in self.transactions.values()
-            if one.status.resting and one.last_update_ms <= before_ms
-        ]
+        old = (one for one in self.transactions.values() if one.status.resting and one.last_update_ms <= before_ms)
+        expired = [one.transactional_id for one in islice(old, _EXPIRED_AT_ONCE)]
+        if len(expired) == _EXPIRED_AT_ONCE:
+            self._next_expiry_ms = now.monotonic_ms  # the others follow in the next turns of the loop
         for transactional_id in expired:
             del self.transactions[transactional_id]
         records = [CoordinatorRecord(encode_key(one), None) for one in expired]
