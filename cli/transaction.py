@@ -24,6 +24,9 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["transaction"]
 
 _STATES: Final = [status.title for status in TransactionStatus]
+_OPEN: Final = tuple(
+    status.title for status in TransactionStatus if status.ending or status is TransactionStatus.ONGOING
+)
 _MS: Final = 1000
 
 transaction = ExampleGroup(
@@ -67,7 +70,8 @@ def list_all(
     with Client(bootstrap, timeout_seconds) as client:
         found = list_transactions(
             client,
-            states=states,
+            # Brokers let pass by duration whatever began long ago, also if it has ended, or never began.
+            states=states or (() if seconds is None else _OPEN),
             producer_ids=producer_ids,
             duration_ms=-1 if seconds is None else int(seconds * _MS),
             pattern=pattern,

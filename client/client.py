@@ -203,6 +203,13 @@ class Client(Struct):
         """The version of a request to a broker, or to any; see `BrokerLink.version_of`."""
         return self._over(self.link(node_id), lambda link: link.version_of(request))
 
+    def check_version(self, request: type[Message], least: int, node_id: int) -> None:
+        """Raises UNSUPPORTED_VERSION where a broker does not know what a request says from version ``least`` on."""
+        if (version := self.version_of(request, node_id)) < least:
+            name = request.__name__.removesuffix("Request")
+            words = f"node {node_id} serves {name} up to version {version}; what is asked for needs version {least}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, words)
+
     def serves(self, request: type[Message], node_id: int | None = None) -> bool:
         """Whether a broker, or any, serves a request. Raises `BrokerAway`."""
         return self._over(self.link(node_id), lambda link: request.api_key in link.api_ranges())

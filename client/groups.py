@@ -44,6 +44,8 @@ __all__ = [
 _BY_NAME_LAST: Final = 9
 """The last version of OffsetCommit and OffsetFetch that names topics."""
 _GROUPS_SINCE: Final = 8
+_STATES_SINCE: Final = 4
+_TYPES_SINCE: Final = 5
 _CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
 
@@ -89,11 +91,17 @@ class Committed(NamedTuple):
 
 
 def list_groups(client: Client, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupName]:
-    """The groups of all brokers, by id; of these states and types, if any are given."""
+    """The groups of all brokers, by id; of these states and types, if any are given.
+
+    Raises UNSUPPORTED_VERSION for a filter that a broker does not know: it would list all.
+    """
     client.refresh([])
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
 
+    version_min = _TYPES_SINCE if types else _STATES_SINCE if states else 0
+
     def of_broker(node_id: int) -> list[GroupName]:
+        client.check_version(ListGroupsRequest, version_min, node_id)
         answer = client.call(request, node_id)
         check(answer.error_code)
         return [GroupName(one.group_id, one.group_type, one.group_state, one.protocol_type) for one in answer.groups]

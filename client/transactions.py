@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -34,6 +34,10 @@ __all__ = [
     "describe_transaction",
     "list_transactions",
 ]
+
+
+_DURATION_SINCE: Final = 1
+_PATTERN_SINCE: Final = 2
 
 
 class ListedTransaction(NamedTuple):
@@ -77,7 +81,10 @@ def list_transactions(
     duration_ms: int = -1,
     pattern: str | None = None,
 ) -> list[ListedTransaction]:
-    """The transactional ids of all brokers that pass the filters, by id."""
+    """The transactional ids of all brokers that pass the filters, by id.
+
+    Raises UNSUPPORTED_VERSION for a filter that a broker does not know: it would list all.
+    """
     client.refresh([])
     request = ListTransactionsRequest(
         state_filters=list(states),
@@ -86,7 +93,10 @@ def list_transactions(
         transactional_id_pattern=pattern,
     )
 
+    version_min = _PATTERN_SINCE if pattern is not None else _DURATION_SINCE if duration_ms >= 0 else 0
+
     def of_broker(node_id: int) -> list[ListedTransaction]:
+        client.check_version(ListTransactionsRequest, version_min, node_id)
         answer = client.call(request, node_id)
         check(answer.error_code)
         if answer.unknown_state_filters:

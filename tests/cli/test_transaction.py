@@ -32,6 +32,16 @@ def test_transactions_are_listed_and_described(stratalog, open_transaction, topi
     assert f"{topic}-1" in stratalog("transaction", "describe", open_transaction).out
 
 
+def test_an_id_without_a_transaction_has_been_open_for_no_time(stratalog, live_broker, open_transaction) -> None:
+    """It would seem to hang; brokers let it pass, as in Kafka. A state that is named counts."""
+    name = f"idle-{open_transaction}"
+    Producer({"bootstrap.servers": live_broker.kafka, "transactional.id": name}).init_transactions(20)
+    listed = stratalog("transaction", "list", "--longer-than", "0").out
+    assert open_transaction in listed
+    assert name not in listed
+    assert name in stratalog("transaction", "list", "--longer-than", "0", "--state", "empty").out
+
+
 def test_missing_transactions_and_partitions_are_exit_code_3(stratalog, topic) -> None:
     """Exit code 3 for an unknown id, for an unknown partition, and where no transaction began."""
     assert stratalog("transaction", "describe", "absent", code=3).err

@@ -12,14 +12,17 @@ import pytest
 import stratalog.client
 from stratalog.client.client import LEADERSHIP_MOVES, BrokerAway, BrokerUnavailable, Client, ListedOffset, by_topic
 from stratalog.client.coordinators import find_coordinator
-from stratalog.client.groups import committed_offsets
+from stratalog.client.groups import committed_offsets, list_groups
+from stratalog.client.transactions import list_transactions
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from stratalog.wire.messages.list_groups import ListGroupsResponse
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from stratalog.wire.messages.list_transactions import ListTransactionsResponse
 from stratalog.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -297,3 +300,16 @@ def test_only_the_client_itself_holds_requests_over_links() -> None:
     found = re.compile(r"\.link\([^)]*\)\.(call|send|version_of|api_ranges)\b")
     sources = [*(root / "client").glob("*.py"), *(root / "cli").rglob("*.py")]
     assert [path.name for path in sources if found.search(path.read_text())] == []
+
+
+def test_a_broker_that_does_not_know_a_filter_is_not_asked(scripted, client) -> None:
+    """Without the filter it would list everything."""
+    scripted.ranges |= {16: (0, 4), 66: (0, 1)}
+    scripted.answers |= {16: ListGroupsResponse(groups=[]), 66: ListTransactionsResponse(transaction_states=[])}
+    assert list_groups(client, states=["Empty"]) == []
+    assert list_transactions(client, duration_ms=5) == []
+    with pytest.raises(KafkaError, match="node 1 serves ListGroups up to version 4") as refused:
+        list_groups(client, types=["classic"])
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    with pytest.raises(KafkaError, match="node 1 serves ListTransactions up to version 1"):
+        list_transactions(client, pattern="a.*")
