@@ -59,9 +59,18 @@ def _may_be_older(manifest: Manifest, restored: CommitNote, known_seq: int) -> b
     return any(pin.seq <= known_seq and begin < pin.remote_end <= end for pin in manifest.pins)
 
 
-def shortened(manifests: Mapping[TopicPartition, Manifest], ends: Offsets) -> dict[TopicPartition, int]:
-    """The numbers that a checkpoint at ``ends`` keeps; nothing for an archive that never went back."""
-    found = {partition: manifests[partition].shortened_seq for partition in ends if partition in manifests}
+def shortened(
+    manifests: Mapping[TopicPartition, Manifest], ends: Offsets, known: Offsets | None = None
+) -> dict[TopicPartition, int]:
+    """The numbers that a checkpoint at ``ends`` keeps; nothing for an archive that never went back.
+
+    ``known`` are those of the checkpoint before. They stay for a partition without an archive, which brokers feed: tiering is off.
+    """
+    before = known or {}
+    found = {
+        partition: manifests[partition].shortened_seq if partition in manifests else before.get(partition, 0)
+        for partition in ends
+    }
     return {partition: seq for partition, seq in found.items() if seq}
 
 

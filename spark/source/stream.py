@@ -86,10 +86,12 @@ class StratalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             begin = driver.initial()
             known = driver.shortened(begin)
             end = driver.next_end(begin, limits, known)  # a stream that ends here has no look any more
-            return with_shortened(first_end(end, begin), driver.shortened(end) or known)
-        position = parse_offsets(start)
-        end = driver.next_end(position, limits, shortened_of(start))
-        return dict(start) if end == position else with_shortened(offset_document(end), driver.shortened(end))
+            return with_shortened(first_end(end, begin), driver.shortened(end, known))
+        position, known_last = parse_offsets(start), shortened_of(start)
+        end = driver.next_end(position, limits, known_last)
+        return (
+            dict(start) if end == position else with_shortened(offset_document(end), driver.shortened(end, known_last))
+        )
 
     def _limits(self, limit: Any) -> BatchLimits | None:
         """Limit that Spark asks for: all that there is, or the one of `getDefaultReadLimit`."""

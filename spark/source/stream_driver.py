@@ -74,10 +74,12 @@ class StreamDriver:
         """Let the stream end where the archive, or with brokers the log, ends now (``Trigger.AvailableNow``)."""
         self._frozen = self._follower.look(fresh=True).ends
 
-    def shortened(self, ends: Offsets) -> Offsets:
-        """The numbers that the checkpoint keeps beside ``ends``, by the last look; see `stratalog.spark.source.gone_back`."""
+    def shortened(self, ends: Offsets, known: Offsets | None = None) -> Offsets:
+        """The numbers that the checkpoint keeps beside ``ends``, by the last look and those ``known`` before; see
+        `stratalog.spark.source.gone_back`.
+        """
         last = self._follower.last
-        return shortened({} if last is None else last.manifests, ends)
+        return shortened({} if last is None else last.manifests, ends, known)
 
     def next_end(self, start: Offsets, limits: BatchLimits | None, known: Offsets | None = None) -> Offsets:
         """Where the micro-batch from ``start`` on ends; ``start`` if there is none. None for all that there is.

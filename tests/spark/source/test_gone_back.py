@@ -14,6 +14,7 @@ from stratalog.spark.source.planner import DataLoss
 from stratalog.spark.source.stream_driver import StreamDriver
 from stratalog.spark.source.stream_offsets import offset_document, parse_offsets, shortened_of, with_shortened
 from stratalog.spark.source.stream_options import parse_stream
+from stratalog.tier.bucket.trash import TIERING_OFF, begin_again, trash_archive
 from stratalog.tier.care.rewind import read_cut_target, rewind_partition
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import REPAIR, Manifest, Uploaded, commit
@@ -161,3 +162,18 @@ def test_a_stream_does_not_skip_what_came_in_the_place_of_what_it_read(memory_ar
         lenient.plan({P0: 20}, end, {}, lenient.shortened(end))
         lenient.plan({P0: 40}, {P0: 40}, known, known)
     assert [record.message.count("was taken back to a cut") for record in caplog.records] == [1]
+
+
+def test_a_number_stays_while_tiering_is_off(memory_archive, batches):
+    """Brokers feed the stream meanwhile. When the archive begins again, the restore before is no news to it."""
+    memory_archive.add("orders", 0, batches(0, 10))
+    cut = cut_of(memory_archive, "first")
+    memory_archive.add("orders", 0, batches(10, 20))
+    back = restore(memory_archive, cut, 1)
+    known = {P0: back.shortened_seq}
+    off = trash_archive(back, back.claimant, now_ms=91, reason=TIERING_OFF)
+    assert off.deleted_ms == 91
+    known = shortened({}, {P0: 50}, known)
+    begun = begin_again(off, off.claimant, 40, now_ms=92)
+    assert other_records({P0: begun}, {P0: 50}, known) == {}
+    assert shortened({P0: begun}, {P0: 50}, known) == {P0: begun.shortened_seq}
