@@ -1,8 +1,8 @@
 """Rows that a backfill has converted, read from its Parquet files instead of the objects they came from.
 
 Only spans are taken whose rows are those that the objects would give: of the same topic by its id, of the same isolation
-level, and converted from exactly the objects that the manifest names now; what was cleaned, merged or uploaded since is
-read from the archive.
+level, and converted from exactly the objects that the manifest names now, with no batch left out; what was cleaned, merged
+or uploaded since is read from the archive.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ def _current(archive: PartitionArchive, spans: Iterable[Span]) -> list[Span]:
             span
             for span in spans
             if span.id.partition == archive.partition.partition
+            and not span.left_out
             and all(live.get(source.key) == source.crc32c for source in span.sources)
         ),
         key=_start,

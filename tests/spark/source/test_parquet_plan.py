@@ -22,7 +22,7 @@ from stratalog.spark.source.parquet_plan import ParquetSlice, group_files, split
 from stratalog.spark.source.parquet_read import read_parquet_slices
 from stratalog.spark.source.read_plan import plan
 from stratalog.tier.planning.slices import OffsetRange
-from stratalog.wire.errors import Invalid
+from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -111,6 +111,19 @@ def test_files_that_do_not_fit_are_not_read(lake: Any, tmp_path: Path, given: di
         rows(lake, prefer="parquet", **asked)
     with pytest.raises(Invalid, match="option 'converted' must name"):
         parse_options({"path": "x", "subscribe": "orders", "prefer": "parquet"})
+
+
+def test_a_batch_that_a_backfill_left_out_is_not_passed_over(lake: Any, batches: Any, rig: Any, rewrite_rig: Any) -> None:
+    """Its span is read from the archive, which raises, or has it in the quarantine."""
+    lake.add("orders", 0, rewrite_rig.unreadable_batch(160) + batches(161, 5))
+    summary = backfill(rig.settings(lake, lake.lake), rig.HereRunner())
+    assert summary.left_out == [(0, 160, 161)]
+    with pytest.raises(Corrupt, match="offset 160"):
+        rows(lake)
+    with pytest.raises(Corrupt, match="offset 160"):
+        rows(lake, converted=lake.lake)
+    found, files = rows(lake, converted=lake.lake, endingOffsets='{"orders":{"0":120}}')
+    assert (len(found), files > 0) == (280, True)
 
 
 def test_another_topic_of_the_name_is_not_taken(lake: Any, archive_in: Callable[[str], Any], tmp_path: Path) -> None:
