@@ -340,8 +340,8 @@ class Log:
 
     def producer_snapshot_at(self, offset: int) -> bytes:
         """The snapshot file of the producers as they stood at ``offset``, a batch border. Raises `OSError`."""
-        at_end = offset == self.tail.end_offset
-        return (self.producer_state if at_end else self._parts.snapshots.state_at(offset)).to_bytes()
+        end_state = self.producer_state if offset == self.tail.end_offset else None
+        return self._parts.snapshots.bytes_at(offset, end_state)
 
     # -- getting shorter ----------------------------------------------------------------------------------
 

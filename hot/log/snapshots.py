@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.sync_cycles import SyncCycles
 from stratalog.hot.recovery.snapshots import SNAPSHOT, restore_state
 from stratalog.hot.segments.segment import segment_path
 from stratalog.hot.segments.segments import SegmentList
+from stratalog.hot.state.producer_snapshot import is_whole
 from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.hot.storage.checkpoint import write_durably
 from stratalog.hot.storage.filesystem import append_all
@@ -70,6 +72,19 @@ class ProducerSnapshots:
             self.offsets.pop()
         if offset is not None:
             self.offsets.append(offset)
+
+    def bytes_at(self, offset: int, end_state: ProducerStateManager | None) -> bytes:
+        """The snapshot file of the producers as they stood at ``offset``, where the log ends if there is an ``end_state``.
+
+        One that a roll has left is taken as it is: to open it and pack it again takes half a second for 100,000 producers.
+        Raises `OSError`.
+        """
+        if offset in self.offsets:
+            with suppress(FileNotFoundError):
+                stored = self._place.files.read_bytes(self._path(offset))
+                if is_whole(stored):
+                    return stored
+        return (self.state_at(offset) if end_state is None else end_state).to_bytes()
 
     def state_at(self, offset: int) -> ProducerStateManager:
         """The producers as they stood at ``offset``, a batch border. Raises `OSError`."""

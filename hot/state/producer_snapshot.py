@@ -33,6 +33,7 @@ __all__ = [
     "BATCHES_KEPT",
     "BatchMetadata",
     "ProducerEntry",
+    "is_whole",
     "snapshot_from_bytes",
     "snapshot_to_bytes",
 ]
@@ -141,8 +142,17 @@ def snapshot_to_bytes(entries: Iterable[ProducerEntry]) -> bytes:
     return bytes(body)
 
 
-def snapshot_from_bytes(data: bytes) -> list[ProducerEntry]:
-    """Parse a snapshot file. Raises `Corrupt`; the caller then takes an older one and replays the log."""
+def is_whole(data: bytes) -> bool:
+    """Whether `snapshot_from_bytes` takes it, without all the work."""
+    try:
+        _check(data)
+    except Corrupt:
+        return False
+    return True
+
+
+def _check(data: bytes) -> None:
+    """Raise `Corrupt` unless these are the bytes of a snapshot, as they were written."""
     if len(data) < _HEADER.size:
         raise Corrupt(f"a producer snapshot of {len(data)} bytes is too short")
     version, crc, count = _HEADER.unpack_from(data)
@@ -152,6 +162,11 @@ def snapshot_from_bytes(data: bytes) -> list[ProducerEntry]:
         raise Corrupt(f"the producer snapshot's CRC is not {crc:#010x}")
     if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
         raise Corrupt(f"a producer snapshot of {len(data)} bytes cannot hold {count} producers")
+
+
+def snapshot_from_bytes(data: bytes) -> list[ProducerEntry]:
+    """Parse a snapshot file. Raises `Corrupt`; the caller then takes an older one and replays the log."""
+    _check(data)
     entries: list[ProducerEntry] = []
     entry, newest_offset = None, -1
     for fields in _ENTRY.iter_unpack(memoryview(data)[_HEADER.size :]):

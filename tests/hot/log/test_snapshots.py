@@ -2,6 +2,8 @@
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.state.producer_snapshot import snapshot_from_bytes
+from stratalog.hot.state.producer_state import ProducerStateManager
+from stratalog.hot.storage.filesystem import append_all
 
 
 def test_a_roll_leaves_a_snapshot_of_the_producers_at_that_point(bench):
@@ -26,3 +28,23 @@ def test_a_producer_snapshot_at_any_batch_border_has_the_state_there(bench):
         (entry,) = snapshot_from_bytes(log.producer_snapshot_at(offset))
         assert entry.last_sequence == offset - 1
     assert snapshot_from_bytes(log.producer_snapshot_at(0)) == []
+
+
+def test_the_snapshot_of_a_roll_is_taken_as_it_is(bench, monkeypatch):
+    """An upload of each segment asks for it, on the event loop, and there may be 100,000 producers. A damaged one is made again."""
+    log = bench.open()
+    for sequence in range(4):
+        bench.append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        if sequence in {1, 3}:
+            log.roll()
+    path = f"{log.directory}/{2:020d}.snapshot"
+    stored = bench.files.read_bytes(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(ProducerStateManager, "load_bytes", None)
+        patch.setattr(ProducerStateManager, "to_bytes", None)
+        assert log.producer_snapshot_at(2) == stored
+        assert log.producer_snapshot_at(4) == bench.files.read_bytes(f"{log.directory}/{4:020d}.snapshot")
+    file = bench.files.open_append(path)
+    file.truncate(0)
+    append_all(file, [stored[:-1] + bytes([stored[-1] ^ 1])])
+    assert log.producer_snapshot_at(2) == stored
