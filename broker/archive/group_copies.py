@@ -64,7 +64,8 @@ class GroupCopies:
         self._image: ClusterImage | None = None
         self._archived: dict[str, Uuid | None] = {}
         """Topics that offsets were committed in, and their ids if they are archived, by `_image`."""
-        self._under_way = 0
+        self._under_way: set[tuple[int, str]] = set()
+        """Groups of shards whose copies are being written: of two writes at a time the older one may come last."""
         self._taken_over = False
         self._round_began_s = float("-inf")
 
@@ -90,11 +91,13 @@ class GroupCopies:
             self._begin_round(now_s)
         active = {shard.number: shard for shard in services.shards()}
         for _ in range(_GROUPS_A_LOOK):
-            if not self._waiting or self._under_way >= _UNDER_WAY_MAX:
+            if not self._waiting or len(self._under_way) >= _UNDER_WAY_MAX:
                 return
             shard, group_id = self._waiting.popleft()
             if active.get(shard.number) is not shard:
                 continue
+            if (shard.number, group_id) in self._under_way:
+                continue  # the next round looks again
             offsets = self._offsets(shard, group_id)
             if offsets != self._copied.get(shard.number, {}).get(group_id, ()):
                 self._write(shard.number, group_id, offsets)
@@ -110,7 +113,7 @@ class GroupCopies:
                 del self._copied[number]
                 continue
             for group_id in [one for one, offsets in copied.items() if offsets and one not in shards[number].groups]:
-                if self._under_way < _UNDER_WAY_MAX:
+                if len(self._under_way) < _UNDER_WAY_MAX and (number, group_id) not in self._under_way:
                     self._write(number, group_id, ())
 
     def _offsets(self, shard: GroupShard, group_id: str) -> tuple[OffsetCopy, ...]:
@@ -136,10 +139,10 @@ class GroupCopies:
         return self._archived[name]
 
     def _write(self, number: int, group_id: str, offsets: tuple[OffsetCopy, ...]) -> None:
-        self._under_way += 1
+        self._under_way.add((number, group_id))
 
         def answered(report: Report) -> None:
-            self._under_way -= 1
+            self._under_way.discard((number, group_id))
             if isinstance(report, FencedReport):
                 self._stop(report.message)
             elif not isinstance(report, Written):
