@@ -133,6 +133,11 @@ class Archive:
         return self._plan.fenced
 
     @property
+    def archived_end(self) -> int:
+        """Behind the last offset of its log that is archived, or was before another owner came."""
+        return max(self.remote.end_offset, self._plan.remote_end)
+
+    @property
     def lag(self) -> tuple[int, int]:
         """The first offset that is not archived, and the end of the offsets that could be."""
         return self._plan.lag

@@ -31,7 +31,7 @@ def first_of(problems: Sequence[str]) -> list[str]:
 
 def _unarchived(one: Archive) -> int:
     """How many offsets of a fenced archive's log are in no archive; this broker will not archive them."""
-    return max(0, one.unified.log.log_end_offset - one.remote.end_offset) if one.fenced else 0
+    return max(0, one.unified.log.log_end_offset - one.archived_end) if one.fenced else 0
 
 
 def archive_problems(
@@ -49,7 +49,7 @@ def archive_problems(
         if count := _unarchived(one):
             fenced.append(
                 f"{one.unified.topic_partition}: another owner has its archive: {count} offsets from "
-                f"{one.remote.end_offset} on are acknowledged here and archived nowhere. Stop this broker, or have its "
+                f"{one.archived_end} on are acknowledged here and archived nowhere. Stop this broker, or have its "
                 "clients write to the new owner"
             )
     waiting = [

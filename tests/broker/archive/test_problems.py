@@ -14,8 +14,7 @@ from stratalog.broker.workers.watch import WorkerState
 def archive(*, lost=False, reason="", fenced=False, log_end=0, archived=0):
     """As much of an `Archive` as is looked at."""
     unified = SimpleNamespace(topic_partition="f-0", log=SimpleNamespace(log_end_offset=log_end))
-    remote = SimpleNamespace(end_offset=archived)
-    return SimpleNamespace(lost=lost, lost_reason=reason, fenced=fenced, unified=unified, remote=remote)
+    return SimpleNamespace(lost=lost, lost_reason=reason, fenced=fenced, unified=unified, archived_end=archived)
 
 
 def test_lost_archives_and_waiting_partitions_are_reported():
