@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from stratalog.tier.stores.s3.credentials import RENEWAL_PAUSE_S, RenewingClient, says_expired
+from stratalog.tier.stores.source_reader import SourceReader
 from stratalog.tier.stores.store import StoreDenied
 
 EXPIRED = {"action": "status", "status": 400, "code": "ExpiredToken"}
@@ -31,6 +32,8 @@ class FakeClient:
 
     def put_object(self, **arguments):
         self.service["calls"].append(self.generation)
+        if "Body" in arguments:
+            arguments["Body"] = arguments["Body"].read()
         if self.generation < self.service["valid"]:
             raise refusal(self.service["code"])
         return arguments
@@ -56,6 +59,13 @@ def test_expired_credentials_are_found_anew(client, service):
     client.put_object(Key="c")
     assert (service["calls"], service["made"]) == ([0, 0, 1, 1], 2)
     assert client.meta == "meta"
+
+
+def test_a_body_that_was_read_by_the_refused_call_is_sent_whole(client, service):
+    """A service that answers late has taken all of it: the next one would get an empty object."""
+    service.update(newest=1, valid=1)
+    with SourceReader([b"abc", b"def"]) as reader:
+        assert client.put_object(Body=reader) == {"Body": b"abcdef"}
 
 
 def test_it_is_tried_once_a_while(client, service, virtual_time):
