@@ -7,7 +7,7 @@ changed meanwhile, or if it is found again under the changed one.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Final, NamedTuple
@@ -134,9 +134,11 @@ class _Look:
 
     def without_manifest(self) -> None:
         """The manifest is missing or unreadable: that is wrong as soon as there is anything that it should name."""
-        objects = [info for info in self._listed() if isinstance(_parsed(info.key), SegmentKey)]
-        if self._loose.raw or objects:
-            detail = self._loose.fault or f"there is no manifest, and {len(objects)} objects are there"
+        kinds = Counter(type(_parsed(info.key)) for info in self._listed())
+        objects, copies = kinds[SegmentKey], kinds[HistoryKey]
+        if self._loose.raw or objects or copies:
+            there = f"{objects} objects and {copies} copies of it are there"
+            detail = self._loose.fault or f"there is no manifest, and {there}"
             self._found(AnomalyKind.MISSING_MANIFEST, self._folder.manifest_key, -1, detail)
 
     # -- with one ---------------------------------------------------------------------------------------------------

@@ -68,6 +68,21 @@ def test_a_manifest_that_cannot_be_read_is_rebuilt_in_memory(bucket, log_bytes, 
     assert "rebuilt from the objects alone: offsets [0, 150)" in problem
 
 
+def test_a_log_without_objects_goes_on_behind_what_the_copies_tell(bucket, log_bytes, monkeypatch):
+    """Retention took all objects before the manifest was lost: no offset may be given out twice."""
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_MAX", 4)
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_KEPT", 2)
+    partition = log_bytes.partition._replace(partition=2)
+    for at in range(3, 8):
+        archive_log(bucket, partition, [log_bytes.segment(at * 50, 5, leader_epoch=4)], now_ms=1)
+    before = read_manifest(bucket, partition).manifest
+    bucket.delete_many([info.key for info in bucket.list(partition.prefix) if "/history/" not in info.key])
+    rebuilt = read_bucket_state(bucket, now_ms=9).partitions[2]
+    assert before.history.seq < before.seq
+    assert (rebuilt.manifest.entries, rebuilt.leader_epoch) == ((), 4)
+    assert 200 <= rebuilt.restart_offset <= before.remote_end
+
+
 def test_a_damaged_group_costs_only_itself(bucket):
     """The others are restored."""
     bucket.put(groups_prefix("c1") + "x/0.json", b"{")
