@@ -64,9 +64,9 @@ class RenewingClient:
         except ClientError as error:
             if not says_expired(str(error.response.get("Error", {}).get("Code", ""))) or not self._renew(client):
                 raise
-        body = arguments.get("Body")
-        if hasattr(body, "seek"):  # the refused call may have read it
-            body.seek(0)
+        rewind = getattr(arguments.get("Body"), "seek", None)
+        if rewind is not None:  # the refused call may have read it
+            rewind(0)
         return getattr(self._client, name)(**arguments)
 
     def _renew(self, refused: S3Client) -> bool:
