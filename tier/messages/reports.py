@@ -207,7 +207,7 @@ class CatalogueRead(Struct, frozen=True):
 
 
 class CutRead(Struct, frozen=True):
-    """A complete cut."""
+    """The part of the topic that was asked for in a complete cut, which may have a hundred thousand partitions."""
 
     cut: Cut
 

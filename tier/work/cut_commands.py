@@ -125,11 +125,13 @@ def read_cut(store: ObjectStore, name: str) -> Cut:
 
 
 def read_cut_of(store: ObjectStore, command: ReadCut) -> CutRead:
-    """The complete cut of a name that a topic belongs to. Raises `CutUnknown` and what the store raises."""
+    """The part of a topic in the complete cut of a name that it belongs to. Raises `CutUnknown` and what the store raises."""
     for found in find_cuts(store, command.key):
         cut = found.cut
-        if cut is not None and cut.state is CutState.COMPLETE and cut.topic(command.topic) is not None:
-            return CutRead(cut)
+        topic = None if cut is None or cut.state is not CutState.COMPLETE else cut.topic(command.topic)
+        if cut is not None and topic is not None:
+            members = tuple(one for one in cut.partitions if one.partition.topic_id == topic.topic_id)
+            return CutRead(replace(cut, topics=(topic,), partitions=members))
     raise CutUnknown("read", "", store.url, f"no complete cut {command.key!r} has a topic {command.topic}")
 
 

@@ -9,6 +9,7 @@ from stratalog.tier.bucket.trash import leaving
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import set_log_start
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
+from stratalog.tier.messages.commands import ReadCut
 from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.messages.projection import topic_projection, write_projection
 from stratalog.tier.stores.memory_store import MemoryStore
@@ -24,6 +25,7 @@ from stratalog.tier.work.cut_commands import (
     end_at,
     find_cuts,
     read_cut,
+    read_cut_of,
 )
 from stratalog.tier.work.cut_groups import read_cut_groups
 from stratalog.wire.batch import Record, build_batch
@@ -97,6 +99,17 @@ def test_a_cut_is_read_as_the_archive_was(store):
     assert cut_manifest(store, cut, cut.partitions[0]).remote_end == 3
     assert cut_manifest(store, cut, cut.partitions[1]).entries == ()
     assert manifest_of(store).remote_end == 4
+
+
+def test_a_reader_of_one_topic_gets_its_part_of_a_cut(store):
+    """The whole of a large one would take its loop a second to take in, every minute."""
+    cut = create_cut(store, "nightly", now_ms=7)
+    read = read_cut_of(store, ReadCut("nightly", "b")).cut
+    assert (read.cut_id, read.topics) == (cut.cut_id, (cut.topic("b"),))
+    assert [one.partition for one in read.partitions] == [PartitionId("b", B, 0)]
+    assert [one for one in cut.partitions if one.partition.topic == "b"] == list(read.partitions)
+    with pytest.raises(CutUnknown, match="no complete cut 'nightly' has a topic c"):
+        read_cut_of(store, ReadCut("nightly", "c"))
 
 
 def test_a_cut_may_be_of_some_topics_and_end_at_a_time(store):
