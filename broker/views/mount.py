@@ -53,6 +53,7 @@ _OTHERS_A_ROUND: Final = 64
 """Manifests of partitions without readers, looked at in one round."""
 _LOADS_AT_ONCE: Final = 64
 _RECORDS_AT_ONCE: Final = 2_000
+_TOPICS_A_TURN: Final = 1_000
 
 log = logging.getLogger(__name__)
 
@@ -136,10 +137,19 @@ class Mount:
 
     async def _take(self, catalogue: Catalogue) -> None:
         """Enter what is new, let go of what is gone. Raises `KafkaError` if the local metadata cannot be written."""
-        for problem in sorted(set(catalogue.problems) - self._told):
+        wanted: dict[Uuid, ArchivedTopic] = {}
+        problems = set(catalogue.problems)
+        for count, topic in enumerate(catalogue.topics, 1):
+            why_not = _why_not(topic)
+            if why_not is None:
+                wanted[topic.topic_id] = topic
+            elif why_not:
+                problems.add(why_not)
+            if count % _TOPICS_A_TURN == 0:
+                await asyncio.sleep(0)
+        for problem in sorted(problems - self._told):
             log.warning("%s", problem)
-        self._told = frozenset(catalogue.problems)
-        wanted = {topic.topic_id: topic for topic in catalogue.topics if _servable(topic)}
+        self._told = frozenset(problems)
         for topic_id in [one for one in self._topics if one not in wanted]:
             self._unwritten[topic_id] = None
             self._leave(self._topics.pop(topic_id))
@@ -255,16 +265,15 @@ class Mount:
         return int(self._services.clock.monotonic() * 1000)
 
 
-def _servable(topic: ArchivedTopic) -> bool:
-    """Whether a topic of the bucket can be one of this broker, which has internal topics of its own."""
+def _why_not(topic: ArchivedTopic) -> str | None:
+    """Why a topic of the bucket cannot be one of this broker; empty for internal ones: a broker has its own. None if it can."""
     if is_internal(topic.name):
-        return False
+        return ""
     try:
         check_topic_name(topic.name)
     except KafkaError as error:
-        log.warning("a topic of the bucket is left out: %s", error)
-        return False
-    return True
+        return f"a topic of the bucket is left out: {error}"
+    return None
 
 
 def _records(topic: ArchivedTopic, image: ClusterImage, node_id: int) -> list[Message]:
