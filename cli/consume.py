@@ -136,9 +136,9 @@ class _Reader(Struct):
             return self._listed(partitions, EARLIEST if where == "earliest" else LATEST)
         if where.startswith("@"):
             ends = self._listed(partitions, LATEST)
-            found = self._listed(partitions, parse_time_ms(where[1:]))
+            found = self._listed(partitions, max(parse_time_ms(where[1:]), 0))  # below 0 are no times, but ends of logs
             return {one: ends[one] if at < 0 else at for one, at in found.items()}
-        if not where.lstrip("-").isdecimal():
+        if not where.removeprefix("-").isdecimal():
             raise Invalid(f"{where!r} is no place in a log: write earliest, latest, an offset, -N or @TIME")
         number = int(where)
         if number >= 0:

@@ -266,7 +266,7 @@ def _target(*, earliest: bool, latest: bool, offset: int | None, datetime: str |
     if offset is not None:
         targets.append(Target(ResetTo.OFFSET, offset))
     if datetime is not None:
-        targets.append(Target(ResetTo.TIME, parse_time_ms(datetime)))
+        targets.append(Target(ResetTo.TIME, max(parse_time_ms(datetime), 0)))  # below 0 are no times, but ends of logs
     if shift_by is not None:
         targets.append(Target(ResetTo.SHIFT, shift_by))
     if len(targets) != 1:

@@ -32,6 +32,7 @@ FORMAT_HELP: Final = (
     "(-1 for null), %% a percent sign; \\n, \\t and \\0 as usual."
 )
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+_TIME_MS_END: Final = 1 << 63
 _TOKEN: Final = re.compile(r"%(.?)|\\(.?)|([^%\\]+)", re.DOTALL)
 
 
@@ -41,7 +42,9 @@ def parse_time_ms(text: str) -> int:
     Raises `Invalid`.
     """
     if re.fullmatch(r"-?[0-9]{1,19}", text):
-        return int(text)
+        if not -_TIME_MS_END <= (number := int(text)) < _TIME_MS_END:
+            raise Invalid(f"{text!r} is no time: a record holds 64 bits of milliseconds since 1970")
+        return number
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -93,6 +96,8 @@ def parse_json_record(line: bytes, number: int) -> dict[str, Any]:
         return {name: _FIELDS[name](fields[name]) for name in fields if name in _READ}
     except (Invalid, ValueError, TypeError) as error:
         raise Invalid(f"line {number}: {error}") from error
+    except RecursionError as error:
+        raise Invalid(f"line {number}: its values are nested too deeply") from error
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -107,11 +112,20 @@ def _bytes(value: Any) -> bytes | None:
 
 def _headers(value: Any) -> tuple[Header, ...]:
     pairs = value.items() if isinstance(value, dict) else value
-    return tuple(Header(str(name), _bytes(content)) for name, content in pairs)
+    headers = tuple(Header(str(name), _bytes(content)) for name, content in pairs)
+    for header in headers:
+        header.key.encode()  # a name with half of a surrogate pair is no text
+    return headers
 
 
 def _time(value: Any) -> int:
     return parse_time_ms(str(value))
+
+
+def _partition(value: Any) -> int:
+    if isinstance(value, bool | float) or (number := int(value)) < 0:
+        raise Invalid(f"{value!r} is no number of a partition")
+    return number
 
 
 def _nothing(_value: Any) -> None:
@@ -123,7 +137,7 @@ _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     "value": _bytes,
     "headers": _headers,
     "timestamp": _time,
-    "partition": int,
+    "partition": _partition,
     "topic": _nothing,
     "offset": _nothing,
 }

@@ -60,6 +60,7 @@ def test_a_format_shows_the_wanted_fields(stratalog, filled) -> None:
         ("@1372896001500", ["v2", "v3", "v4"]),
         ("@2013-07-04T00:00:04", ["v4"]),
         ("@2030-01-01", []),
+        ("@1969-12-31T23:59:59.999", ["v0", "v1", "v2", "v3", "v4"]),
     ],
 )
 def test_reading_begins_at_the_given_place(stratalog, filled, where, expected) -> None:
@@ -95,6 +96,7 @@ def test_waiting_too_long_is_exit_code_5(stratalog, filled) -> None:
         (("{topic}", "-e", "-p", "0", "-o", "5"), 0),
         (("{topic}", "-n", "1", "-p", "0", "-o", "99"), 3),
         (("{topic}", "-e", "-o", "somewhere"), 2),
+        (("{topic}", "-e", "-o", "--5"), 2),
         (("{topic}", "-e", "-f", "%x"), 2),
     ],
 )

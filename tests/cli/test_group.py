@@ -92,6 +92,7 @@ def test_members_are_described(stratalog, live_broker, filled, protocol) -> None
         (["--shift-by", "3"], (5, 6)),
         (["--to-datetime", "2023-11-14T22:13:23Z"], (3, 3)),
         (["--to-datetime", str(TIME_MS + 60_000)], (6, 6)),
+        (["--to-datetime", "1969-12-31T23:59:59.999Z"], (0, 0)),
     ],
 )
 def test_offsets_are_reset_with_execute(stratalog, group, option, expected) -> None:

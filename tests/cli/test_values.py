@@ -62,6 +62,7 @@ def test_a_setting_of_time_or_size_may_have_a_unit(name, text, expected) -> None
     [
         (parse_time_ms, "yesterday"),
         (parse_time_ms, "2013-13-01"),
+        (parse_time_ms, "9223372036854775808"),
         (parse_header, "=x"),
     ],
 )
@@ -101,7 +102,13 @@ def test_a_json_line_gives_the_fields_it_has() -> None:
         b'{"values": 1}',
         b'{"key": {"base64": "!"}}',
         b'{"headers": 5}',
+        b'{"headers": {"\\ud800": "x"}}',
         b'{"timestamp": "x"}',
+        b'{"timestamp": 9223372036854775808}',
+        b'{"partition": 1.7}',
+        b'{"partition": true}',
+        b'{"partition": -1}',
+        b'{"value": ' + b"[" * 100_000,
         b"\xff",
     ],
 )
