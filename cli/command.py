@@ -26,6 +26,7 @@ __all__ = [
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 HTTP_DEFAULT: Final = "127.0.0.1:8080"
+_TIMEOUT_SECONDS_MAX: Final = 2_000_000  # requests hold 31 bits of milliseconds
 
 
 class _Examples(click.Command):
@@ -121,7 +122,7 @@ def command(name: str, examples: str, **options: Any) -> Callable[[Callable[...,
 def broker_options(function: Decorated) -> Decorated:
     """Add the options of every command that talks to a broker: ``--bootstrap-server`` and ``--timeout``."""
     function = click.option(
-        "--timeout", "timeout_seconds", type=click.FloatRange(min=0.001), default=30.0, show_default=True,
+        "--timeout", "timeout_seconds", type=click.FloatRange(0.001, _TIMEOUT_SECONDS_MAX), default=30.0, show_default=True,
         metavar="SECONDS", help="How long to wait for a connection or an answer.",
     )(function)  # fmt: skip
     return click.option(

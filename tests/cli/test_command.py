@@ -34,6 +34,7 @@ def test_the_address_comes_from_flag_variable_or_default() -> None:
     assert (
         runner.invoke(probe, ["-b", "b:2", "--timeout", "5"], env={"STRATALOG_BOOTSTRAP": "a:1"}).output == "b:2 5.0\n"
     )
+    assert runner.invoke(probe, ["--timeout", "inf"]).exit_code == 2
 
 
 def test_a_module_is_imported_when_its_command_is_used() -> None:
