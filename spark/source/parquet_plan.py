@@ -71,9 +71,10 @@ def usable_spans(options: ReadOptions, archives: Iterable[PartitionArchive]) -> 
         store = LedgerStore(target, topic, topic_id)
         obstacle = _obstacle(store, topic_id, options)
         if obstacle is None:
-            spans = store.ledger.spans.values()
+            ledger = store.ledger
             for archive in partitions:
-                found[archive.partition] = _current(archive, spans)
+                own = ledger.by_partition.get(archive.partition.partition, ())
+                found[archive.partition] = _current(archive, own)
             continue
         message = f"topic {topic} is not read from {target.url}: {obstacle}"
         if options.converted_required:
@@ -103,9 +104,7 @@ def _current(archive: PartitionArchive, spans: Iterable[Span]) -> list[Span]:
         (
             span
             for span in spans
-            if span.id.partition == archive.partition.partition
-            and not span.left_out
-            and all(live.get(source.key) == source.crc32c for source in span.sources)
+            if not span.left_out and all(live.get(source.key) == source.crc32c for source in span.sources)
         ),
         key=_start,
     )

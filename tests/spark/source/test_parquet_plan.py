@@ -16,6 +16,7 @@ from stratalog.spark.archive_store import open_archive
 from stratalog.spark.backfill.backfill import backfill
 from stratalog.spark.ledger.ledger import OutputFile, Span, SpanId
 from stratalog.spark.rows.schema import COLUMNS
+from stratalog.spark.source import parquet_plan
 from stratalog.spark.source.fetch import ReadRequest, read_slices
 from stratalog.spark.source.options import parse_options
 from stratalog.spark.source.parquet_plan import ParquetSlice, group_files, split_range
@@ -113,7 +114,17 @@ def test_files_that_do_not_fit_are_not_read(lake: Any, tmp_path: Path, given: di
         parse_options({"path": "x", "subscribe": "orders", "prefer": "parquet"})
 
 
-def test_a_batch_that_a_backfill_left_out_is_not_passed_over(lake: Any, batches: Any, rig: Any, rewrite_rig: Any) -> None:
+def test_a_partition_does_not_look_at_the_spans_of_others(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands of partitions, and a million spans."""
+    looks: list[Any] = []
+    monkeypatch.setattr(parquet_plan, "_current", lambda archive, spans: looks.append((archive, spans)) or [])
+    rows(lake, converted=lake.lake)
+    assert [{span.id.partition for span in spans} for _, spans in looks] == [{0}, {1}]
+
+
+def test_a_batch_that_a_backfill_left_out_is_not_passed_over(
+    lake: Any, batches: Any, rig: Any, rewrite_rig: Any
+) -> None:
     """Its span is read from the archive, which raises, or has it in the quarantine."""
     lake.add("orders", 0, rewrite_rig.unreadable_batch(160) + batches(161, 5))
     summary = backfill(rig.settings(lake, lake.lake), rig.HereRunner())
