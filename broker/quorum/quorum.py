@@ -200,6 +200,8 @@ class Quorum:
 
     def describe(self) -> QuorumStatus:
         """All replicas, and how far they are. Raises `KafkaError` NOT_LEADER_OR_FOLLOWER where this node does not lead."""
+        if self._ended:  # or about to begin anew
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node takes no part in the metadata quorum now")
         key, wall_ms = self._parts.identity.key, self._parts.clock.wall_ms()
         return status_of(self._raft, key, wall_ms=wall_ms, now_ms=self._deadline.now_ms())
 
@@ -222,7 +224,7 @@ class Quorum:
 
         No command begins here any more; those whose records are written are answered before.
         """
-        if not self._raft.can_hand_over:
+        if self._ended or not self._raft.can_hand_over:
             return
         log.info("node %d hands the metadata log over; its epoch is %d", self.node_id, self._raft.role.epoch)
         self._office.decide_no_more()

@@ -132,7 +132,7 @@ class MetadataReplica:
         file = self._files.open_read(self._path(snapshot))
         try:
             size = file.size_bytes()
-            return size, file.pread(max(0, min(READ_BYTES, size - position)), position) if position < size else b""
+            return size, file.pread(min(READ_BYTES, size - position), position) if 0 <= position < size else b""
         finally:
             file.close()
 

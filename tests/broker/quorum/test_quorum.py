@@ -228,6 +228,16 @@ async def test_a_replica_that_cannot_begin_anew_ends_the_node(members, monkeypat
     await active(members, but=(leader,))
 
 
+async def test_a_leader_that_will_begin_anew_leads_no_more(members):
+    """It describes no quorum, and a stop does not wait for its successor."""
+    leader = await active(members)
+    leader.quorum._begin_anew(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
+    with pytest.raises(KafkaError) as refused:
+        leader.quorum.describe()
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await asyncio.wait_for(leader.quorum.hand_over(timeout_ms=60_000), 1)
+
+
 async def test_a_replica_that_begins_anew_votes_and_follows_again(members, monkeypatch):
     """As after a restart."""
     leader = await active(members)

@@ -160,6 +160,7 @@ async def test_a_fetched_snapshot_has_its_name_only_when_it_is_whole_and_synced(
         assert stored.written_ms == pytest.approx(time.time() * 1000, abs=60_000)
         assert replica.snapshot_chunk(snapshot, 4) == (6, b"ef")
         assert replica.snapshot_chunk(snapshot, 6) == (6, b"")
+        assert replica.snapshot_chunk(snapshot, -1) == (6, b"")
         names = [path for call, path in watched_files.calls if call == "sync"]
         assert any(path.endswith(f"{snapshot_name(snapshot)}.part") for path in names)
         replica.write([batch(0)], epoch=1, now_ms=1)
