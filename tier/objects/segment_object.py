@@ -300,7 +300,7 @@ def _entry(
         aborted_count=len(request.aborted),
         codecs=tuple(codec.name.lower() for codec in sorted(scan.codecs)),
         epochs=epochs,
-        compacted=request.compacted,
+        compacted=request.compacted or scan.has_empty_batch,
         sealed_ms=request.sealed_ms,
         uploaded_ms=request.uploaded_ms,
         broker_id=request.broker_id,

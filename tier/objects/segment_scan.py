@@ -31,7 +31,8 @@ Buffer = bytes | bytearray | memoryview
 class SegmentScan(Struct):
     """Accumulates the range ``[base, end)``; feed it every batch in order, then call :meth:`finish`.
 
-    ``compacted`` allows holes between and inside batches.
+    ``compacted`` allows holes between and inside batches. A batch without records is a hole in any log: a start leaves it in the
+    place of offsets that the disk has lost.
     """
 
     base: int
@@ -45,6 +46,7 @@ class SegmentScan(Struct):
     """Sum over all chunks that are closed, so over everything after :meth:`finish`."""
     batch_count: int = 0
     control_batch_count: int = 0
+    has_empty_batch: bool = False
     record_count: int = 0
     min_timestamp_ms: int | None = None
     max_timestamp_ms: int = -1
@@ -151,7 +153,8 @@ class SegmentScan(Struct):
                 return 0
         count, lowest = self._counter.measure(payload)
         holes = last_delta + 1 - record_count
-        if count != record_count or holes < 0 or (holes and not self.compacted):
+        self.has_empty_batch |= not record_count
+        if count != record_count or holes < 0 or (holes and record_count and not self.compacted):
             raise Corrupt(
                 f"the batch holds {count} records, its header says {record_count} over {last_delta + 1} offsets"
             )

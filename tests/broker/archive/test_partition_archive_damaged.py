@@ -2,11 +2,15 @@
 
 import pytest
 
+from stratalog.hot.log.log import Log
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.tier.care.verify_object import verify_object_bytes
 from stratalog.tier.messages import commands
 from stratalog.tier.stores.s3.errors import code_error
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.work import Worker
-from tests.broker.archive.archive_rig import Rig
+from stratalog.wire.topic import TopicPartition
+from tests.broker.archive.archive_rig import CONFIG, PARTITION, Rig
 
 
 class OnceDamaged(StoreWrapper):
@@ -58,3 +62,36 @@ def test_the_archive_goes_on_once_the_damaged_records_are_deleted(tmp_path):
     assert (rig.archive.state, rig.archive.corrupt) == ("held", None)
     assert rig.manifest.log_start_offset == upload.request.end
     assert rig.manifest.remote_end == rig.log.active_base_offset
+
+
+def test_a_log_that_has_lost_offsets_for_good_is_archived_from_there_on(tmp_path):
+    """Its start has put an empty batch in their place. All that came later would stay on the disk only, and fill it."""
+    rig = Rig(tmp_path)
+    rig.write(3)
+    end = rig.log.log_end_offset
+    rig.log.abandon()
+    active = max((tmp_path / "t-0").glob("*.log"))
+    data = bytearray(active.read_bytes())
+    data[-5] ^= 1
+    active.write_bytes(data)
+    rig.log = rig.unified.log = Log.open(
+        str(tmp_path / "t-0"),
+        TopicPartition("t", 0),
+        bytes(16),
+        CONFIG,
+        files=RealFilesystem(),
+        now_ms=0,
+        clean=False,
+        recovery_point=end,
+        durable_end=end,
+    )
+    assert rig.log.log_end_offset == end
+    rig.archive = rig.lead(2)
+    rig.write(8)
+    rig.settle()
+    assert (rig.archive.state, rig.archive.corrupt) == ("held", None)
+    assert rig.manifest.remote_end == rig.log.active_base_offset == rig.log.first_base_offset
+    assert [entry.compacted for entry in rig.manifest.entries] == [
+        entry.base < end <= entry.end for entry in rig.manifest.entries
+    ]
+    assert [found for entry in rig.manifest.entries for found in verify_object_bytes(rig.store, PARTITION, entry)] == []

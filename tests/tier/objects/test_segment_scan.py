@@ -8,6 +8,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stratalog.hot.recovery.damage import empty_batch
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.objects.segment_scan import SegmentScan
 from stratalog.wire.batch import BATCH_HEADER, HEADER_BYTES, Record, build_batch, iter_headers, iter_records
@@ -147,6 +148,16 @@ def test_batches_that_the_cleaner_emptied_count_for_no_time(log_bytes):
     found = scan(bytes(emptied), 0, 20, compacted=True)
     assert (found.record_count, found.batch_count, found.min_timestamp_ms) == (0, 1, None)
     assert found.max_timestamp_ms == fields[8]
+
+
+def test_a_batch_without_records_is_a_hole_in_any_log(log_bytes):
+    """A log that is not compacted has it where its disk lost offsets for good; a batch that lacks some records is damage."""
+    empty = bytes(empty_batch(10, 20, 1))
+    found = scan(log_bytes.batch(0, 10) + empty + log_bytes.batch(20, 5), 0, 25)
+    assert (found.record_count, found.batch_count, found.has_empty_batch) == (15, 3, True)
+    assert not scan(log_bytes.batch(0, 10), 0, 10).has_empty_batch
+    with pytest.raises(Corrupt, match="the batch holds"):
+        scan(patched(log_bytes.batch(0, 20), 57, ">i", 0), 0, 20)
 
 
 def test_a_compacted_range_may_have_holes(log_bytes):
