@@ -60,7 +60,10 @@ class GroupCopies:
         self._services = services
         self._copied: dict[int, dict[str, tuple[OffsetCopy, ...]]] = {}
         """The copies that the bucket has of shards that take events here, by the number of the shard and the group."""
-        self._waiting: deque[tuple[GroupShard, str]] = deque()
+        self._waiting: deque[tuple[GroupShard, str, bool]] = deque()
+        """Groups whose turn comes, and whether others may have copied them: they were there when their shard came."""
+        self._seen: dict[int, GroupShard] = {}
+        """The shards of the round before."""
         self._image: ClusterImage | None = None
         self._archived: dict[str, Uuid | None] = {}
         """Topics that offsets were committed in, and their ids if they are archived, by `_image`."""
@@ -93,13 +96,15 @@ class GroupCopies:
         for _ in range(_GROUPS_A_LOOK):
             if not self._waiting or len(self._under_way) >= _UNDER_WAY_MAX:
                 return
-            shard, group_id = self._waiting.popleft()
+            shard, group_id, may_be_copied = self._waiting.popleft()
             if active.get(shard.number) is not shard:
                 continue
             if (shard.number, group_id) in self._under_way:
                 continue  # the next round looks again
             offsets = self._offsets(shard, group_id)
-            if offsets != self._copied.get(shard.number, {}).get(group_id, ()):
+            # One that has gone since may have a copy in the bucket all the same, which an earlier run made.
+            unknown = None if may_be_copied and group_id not in shard.groups else ()
+            if offsets != self._copied.get(shard.number, {}).get(group_id, unknown):
                 self._write(shard.number, group_id, offsets)
 
     def _begin_round(self, now_s: float) -> None:
@@ -107,7 +112,9 @@ class GroupCopies:
         self._round_began_s = now_s
         shards = {shard.number: shard for shard in self._services.shards()}
         for shard in shards.values():
-            self._waiting.extend((shard, group_id) for group_id in shard.groups)
+            is_new = self._seen.get(shard.number) is not shard
+            self._waiting.extend((shard, group_id, is_new) for group_id in shard.groups)
+        self._seen = shards
         for number, copied in list(self._copied.items()):
             if number not in shards:  # its groups are not gone: another broker coordinates them, or this one later
                 del self._copied[number]

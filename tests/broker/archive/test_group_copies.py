@@ -104,7 +104,7 @@ class Shard:
         self.offsets = self
 
     def of(self, group_id):
-        return [(topic, partition, CommittedOffset(*rest)) for topic, partition, *rest in self.groups[group_id]]
+        return [(topic, partition, CommittedOffset(*rest)) for topic, partition, *rest in self.groups.get(group_id, ())]
 
 
 @dataclass(frozen=True)
@@ -203,6 +203,23 @@ def test_a_group_has_one_copy_on_its_way_at_a_time(later):
     copying.is_slow = False
     copying.carry_out(*copying.held.pop())
     assert copying.round() == {"g": {("orders", 0): 9} if later else {}}
+
+
+def test_a_group_that_is_deleted_before_its_first_turn_has_no_copy_left():
+    """An earlier run, or another coordinator, has written one: a restore would bring the group back."""
+    shard = Shard(3, g=[("orders", 0, 5)], h=[("local", 0, 1)])
+    copying = Copying(shard)
+    copying.bucket = {"g": {("orders", 0): 5}}
+    copying.copies._begin_round(0.0)
+    del shard.groups["g"]
+    copying.copies.look()
+    assert copying.bucket == {"g": {}}
+    shard.groups["short"] = []
+    copying.now_s += ROUND_SECONDS
+    copying.copies._begin_round(copying.now_s)
+    del shard.groups["short"]
+    copying.copies.look()
+    assert copying.bucket == {"g": {}}, "a group of this run that had nothing copied"
 
 
 def test_a_shard_that_goes_between_two_looks_is_copied_no_more():
