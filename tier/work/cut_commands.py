@@ -272,10 +272,13 @@ def dangling_pins(store: ObjectStore) -> dict[str, list[PartitionId]]:
 
     An operator removed the document by hand, or deleted a cut while it was being made. Raises what the store raises.
     """
-    known = {cut_id_of(found.key) for found in find_cuts(store)}
     found: dict[str, list[PartitionId]] = {}
     partitions = [topic.partition(n) for topic in read_catalogue(store).topics for n in range(topic.partition_count)]
-    for partition, pins in zip(partitions, _each(partitions, lambda one: _pins(store, one)), strict=True):
+    pinned = _each(partitions, lambda one: _pins(store, one))
+    known = {
+        cut_id_of(found.key) for found in find_cuts(store)
+    }  # listed afterwards: a cut's document comes before its pins
+    for partition, pins in zip(partitions, pinned, strict=True):
         for each in pins:
             if each.cut_id not in known:
                 found.setdefault(each.cut_id, []).append(partition)

@@ -233,6 +233,26 @@ def test_pins_without_a_document_are_found_and_dropped(store):
     assert dangling_pins(store) == {}
 
 
+class Between(StoreWrapper):
+    """Has something done when the first manifest is about to be read."""
+
+    act = None
+
+    def get(self, key):
+        if self.act is not None and key.endswith("/manifest.json"):
+            act, self.act = self.act, None
+            act()
+        return self.inner.get(key)
+
+
+def test_a_cut_that_is_made_meanwhile_has_its_document(store):
+    """Its pins would be taken for those of a cut without one, and could be taken away."""
+    looking = Between(store)
+    looking.act = lambda: create_cut(store, "one", now_ms=7)
+    assert dangling_pins(looking) == {}
+    assert manifest_of(store).pins
+
+
 def test_damage_is_said(store):
     """A document and a copy that are not what they were; other cuts are found all the same."""
     one = create_cut(store, "one", now_ms=7)
