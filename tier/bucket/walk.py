@@ -106,7 +106,7 @@ def iter_clusters(store: ObjectStore) -> Iterator[ClusterDocument]:
 
 
 def _behind(folder: str) -> str:
-    """A key behind all keys of a folder, whoever named them, and none of another folder."""
+    """A key behind all keys of a folder, foreign ones too, and before those of any other folder."""
     return folder[:-1] + _AFTER_SLASH
 
 

@@ -281,7 +281,7 @@ class _Planner:
         read = self._readers.map(lambda item: self._from_footer(*item), keys)
         others = tuple(entry for entry in read if entry is not None)
         found = [*sound, *others]
-        # What a copy names may have been left since, by a way back to a cut.
+        # The history that a copy tells of may have been left since, by a way back to a cut.
         return choose_chain(found if evidence.current else without_abandoned(found), trusted, end), others
 
     def _from_footer(self, key: str, size_bytes: int) -> Entry | None:

@@ -201,7 +201,7 @@ def test_archives_that_another_cluster_has_taken_over_are_refused(tmp_path, ours
 
 @pytest.mark.parametrize("kind", ["repair", "deleted"])
 def test_an_archive_that_may_end_earlier_leaves_a_hole_all_the_same(tmp_path, kind):
-    """It was repaired in the copy, or is on its way out there: what the old bucket has would be lost, and nobody asked."""
+    """It was repaired in the copy, or is on its way out there: offsets of the old bucket would be lost unasked."""
     there = replace(Manifest(PartitionId("t", bytes(16), 0)), seq=8, remote_end=15, claimant=Claimant(0, 2, b"o" * 16))
     there = successor(there, REPAIR, 9) if kind == "repair" else replace(there, deleted_ms=9)
     row = MovedPartition(TopicPartition("t", 0), 20, 3, RemoteLogState(0, 30, 1, 4), there)

@@ -44,8 +44,8 @@ def test_with_a_hole_the_run_that_reaches_the_known_end_is_taken(make_entry):
     assert ranges(choose_chain(before + after, {after[0].uuid})) == [(95, 100)]
 
 
-def test_a_history_that_was_left_is_told_by_its_epochs(make_entry):
-    """A later leader went on below its end. An object that only brings older data together was left by nobody."""
+def test_a_history_that_was_left_is_known_by_its_epochs(make_entry):
+    """A later leader went on below its end. An object that only brings older data together stays."""
     kept = [make_entry(0, 10, epoch=1), make_entry(10, 20, epoch=7), make_entry(20, 30, epoch=8)]
     left = [make_entry(10, 20, epoch=1), make_entry(20, 50, epoch=3), make_entry(5, 12, epoch=2)]
     assert without_abandoned([*left, *kept]) == kept

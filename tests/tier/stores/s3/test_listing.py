@@ -77,7 +77,7 @@ def test_a_service_known_for_disorder_needs_no_declaration(monkeypatch):
 
 @pytest.mark.parametrize("unordered", [None, True])
 def test_marks_of_folders_are_no_objects(monkeypatch, unordered):
-    """The console of a service puts them there; a listing whose keys cannot be read would stop whoever reads them all."""
+    """The console of a service puts them there; a listing whose keys cannot be read would stop all readers of it."""
     listing_of(monkeypatch, "", "prod/", "prod/leases/", "prod/leases/a.json")
     store = PrefixStore(S3Store("bucket", unordered_listing=unordered), "prod")
     assert [info.key for info in store.list("leases/")] == ["leases/a.json"]
