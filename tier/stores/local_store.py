@@ -23,7 +23,7 @@ from urllib.parse import quote
 from stratalog.tier.stores.file_backed import Look, SeenBytes, pieces_of
 from stratalog.tier.stores.local_files import LocalFiles, Staged, content_version
 from stratalog.tier.stores.ports import ClockMs, system_clock_ms
-from stratalog.tier.stores.source import source_parts, source_slices
+from stratalog.tier.stores.source import SourceUnreadable, source_parts, source_slices
 from stratalog.tier.stores.store import (
     AlreadyExists,
     Buffer,
@@ -288,6 +288,8 @@ class LocalStore:
     def _translated(self, operation: str, key: str) -> Iterator[None]:
         try:
             yield
+        except SourceUnreadable:
+            raise
         except OSError as error:
             raise self._store_error(operation, key, error) from error
 

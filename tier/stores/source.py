@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from crc32c import crc32c
 
 from stratalog.tier.stores.store import Buffer, ChecksumMismatch, FileRange, Source
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["as_bytes", "check_crc32c", "crc32c_of", "source_length", "source_parts", "source_slices"]
+__all__ = [
+    "SourceUnreadable",
+    "as_bytes",
+    "check_crc32c",
+    "crc32c_of",
+    "reading_source",
+    "source_length",
+    "source_parts",
+    "source_slices",
+]
 
 _READ_BYTES = 1 << 20
+
+
+class SourceUnreadable(OSError):
+    """A file cannot be read that is to be uploaded: its own disk is to blame, not the store. ``filename`` is its path."""
+
+
+@contextmanager
+def reading_source(path: str) -> Iterator[None]:
+    """Raise `SourceUnreadable` for an `OSError` inside."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceUnreadable(error.errno, error.strerror, path) from error
 
 
 def as_bytes(source: Source) -> bytes:
@@ -68,7 +91,10 @@ def source_parts(source: Source, part_bytes: int) -> Iterator[bytes]:
 
 
 def source_slices(source: Source) -> Iterator[memoryview | bytes]:
-    """Yield ``source`` as it lies, files a mebibyte at a time; raises :class:`Corrupt` if a file is too short."""
+    """Yield ``source`` as it lies, files a mebibyte at a time.
+
+    Raises :class:`Corrupt` if a file is too short, :class:`SourceUnreadable` if it cannot be read.
+    """
     for piece in _pieces(source):
         if isinstance(piece, FileRange):
             yield from _file_slices(piece)
@@ -77,12 +103,14 @@ def source_slices(source: Source) -> Iterator[memoryview | bytes]:
 
 
 def _file_slices(piece: FileRange) -> Iterator[bytes]:
-    descriptor = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
+    with reading_source(piece.path):
+        descriptor = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         position = piece.position
         end = piece.position + piece.length
         while position < end:
-            data = os.pread(descriptor, min(_READ_BYTES, end - position), position)
+            with reading_source(piece.path):
+                data = os.pread(descriptor, min(_READ_BYTES, end - position), position)
             if not data:
                 msg = (
                     f"{piece.path} ends at byte {position}, the range to upload goes to {end}. "

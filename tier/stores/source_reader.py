@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from crc32c import crc32c
 
+from stratalog.tier.stores.source import SourceUnreadable, reading_source
 from stratalog.tier.stores.store import Buffer, FileRange
 from stratalog.wire.errors import Corrupt
 
@@ -25,7 +26,8 @@ class SourceReader:
 
     ``crc32c`` begins again when the reader is sent back to the start, as a retry does. It is None if there are no files
     among the pieces: what lies in memory does not change between a check and its being sent. Use it in a ``with`` block: it
-    holds a file open. Raises `OSError` for a file that cannot be read, `Corrupt` for one shorter than its range.
+    holds a file open. Raises `SourceUnreadable` for a file that cannot be read, `Corrupt` for one shorter than its range;
+    ``error`` keeps it, for an HTTP client takes it for a fault of the network.
     """
 
     def __init__(self, pieces: Sequence[Buffer | FileRange]) -> None:
@@ -35,6 +37,7 @@ class SourceReader:
         self._position = 0
         self._buffer = memoryview(bytearray(PIECE_BYTES))
         self._file: tuple[str, int] | None = None
+        self.error: SourceUnreadable | Corrupt | None = None
         self._first_crc32c = 0 if any(isinstance(one, FileRange) for one in self._pieces) else None
         self.crc32c = self._first_crc32c
 
@@ -58,7 +61,7 @@ class SourceReader:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: len(self)}[whence]
         self._position = min(max(0, base + offset), len(self))
         if not self._position:
-            self.crc32c = self._first_crc32c
+            self.crc32c, self.error = self._first_crc32c, None
         return self._position
 
     def read(self, size: int = -1) -> memoryview | bytes:
@@ -78,7 +81,12 @@ class SourceReader:
         count = min(PIECE_BYTES, self._ends[index] - self._position)
         piece = self._pieces[index]
         if isinstance(piece, FileRange):
-            data = self._read_file(piece, piece.position + piece.length - self._ends[index] + self._position, count)
+            position = piece.position + piece.length - self._ends[index] + self._position
+            try:
+                data = self._read_file(piece, position, count)
+            except (SourceUnreadable, Corrupt) as error:
+                self.error = error
+                raise
         else:
             begin = len(piece) - self._ends[index] + self._position
             data = piece[begin : begin + count]
@@ -90,8 +98,10 @@ class SourceReader:
     def _read_file(self, piece: FileRange, position: int, count: int) -> memoryview:
         if self._file is None or self._file[0] != piece.path:
             self._close_file()
-            self._file = piece.path, os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
-        done = os.preadv(self._file[1], [self._buffer[:count]], position)
+            with reading_source(piece.path):
+                self._file = piece.path, os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
+        with reading_source(piece.path):
+            done = os.preadv(self._file[1], [self._buffer[:count]], position)
         if not done:
             end = piece.position + piece.length
             raise Corrupt(

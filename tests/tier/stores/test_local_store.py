@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.stores.local_store import LocalStore
+from stratalog.tier.stores.source import SourceUnreadable
 from stratalog.tier.stores.store import (
     AlreadyExists,
     ChecksumMismatch,
+    FileRange,
     InvalidKey,
     NotFound,
     PreconditionFailed,
@@ -89,6 +91,17 @@ def current_umask():
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_a_file_that_cannot_be_read_is_no_fault_of_the_store(local_store, tmp_path):
+    """It lies on another disk, as a rule; the error has its path."""
+    source = [b"head", FileRange(str(tmp_path / "gone.log"), 0, 10)]
+    with pytest.raises(SourceUnreadable) as raised:
+        local_store.put_if_absent("k", source)
+    assert raised.value.filename == str(tmp_path / "gone.log")
+    with pytest.raises(SourceUnreadable):
+        local_store.put_large("k", source, part_bytes=1000)
+    assert list(local_store.list("")) == []
 
 
 def test_no_staged_file_remains(local_store):

@@ -326,7 +326,12 @@ class S3Store:
             yield body, self._checksum(operation, key, body, crc32c)
             return
         with SourceReader(data) as reader:
-            yield reader, {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": encode_crc32c(crc32c)}
+            try:
+                yield reader, {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": encode_crc32c(crc32c)}
+            except StoreError as error:
+                if reader.error is None:
+                    raise
+                raise reader.error from error
 
     def _checksum(self, operation: str, key: str, body: bytes, crc32c: int | None) -> dict[str, Any]:
         """Checksum arguments for the body of a PUT; what the service will not check is checked here."""

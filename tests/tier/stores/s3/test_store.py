@@ -12,16 +12,18 @@ from stratalog.tier.stores.checked_read import READS_MAX
 from stratalog.tier.stores.probe import probe
 from stratalog.tier.stores.s3.multipart import PART_BYTES_MIN
 from stratalog.tier.stores.s3.store import S3Store
-from stratalog.tier.stores.source import crc32c_of
+from stratalog.tier.stores.source import SourceUnreadable, crc32c_of
 from stratalog.tier.stores.store import (
     PUT_ID,
     AlreadyExists,
     ChecksumMismatch,
+    FileRange,
     NotFound,
     PreconditionFailed,
     StoreDenied,
     StoreUnavailable,
 )
+from stratalog.wire.errors import Corrupt
 
 pytestmark = pytest.mark.store
 LOST = ("drop_after_commit", "fail_after_commit")
@@ -37,6 +39,23 @@ def test_a_lost_create_is_recognised(fault_proxy, action, retry):
     version = store.put_if_absent("k", b"mine")
     assert len(fault_proxy.seen("PUT")) == 2
     assert store.get("k") == (b"mine", version)
+
+
+@pytest.mark.parametrize("damage", ["gone", "short"])
+def test_a_file_that_cannot_be_sent_is_no_fault_of_the_service(s3_service, tmp_path, damage):
+    """An HTTP client takes it for a broken connection: it would be tried again and again, and the bucket blamed for it."""
+    store, file = s3_service.open("file"), tmp_path / "a.log"
+    file.write_bytes(b"x" * 1000)
+    source = [FileRange(str(file), 0, 1000), b"tail"]
+    crc = crc32c_of(b"x" * 1000 + b"tail")
+    file.write_bytes(b"x" * 500)
+    if damage == "gone":
+        file.unlink()
+    with pytest.raises(SourceUnreadable if damage == "gone" else Corrupt) as raised:
+        store.put_if_absent("k", source, crc32c=crc)
+    assert getattr(raised.value, "filename", str(file)) == str(file)
+    with pytest.raises(NotFound):
+        store.head("k")
 
 
 @pytest.mark.parametrize("action", LOST)
