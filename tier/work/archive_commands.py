@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from stratalog.tier.documents.keys import HistoryKey, SegmentKey, parse_key
 from stratalog.tier.manifests.entries import iter_entries, read_page
 from stratalog.tier.manifests.lost_archive import check_not_lost
 from stratalog.tier.manifests.manifest import (
@@ -54,7 +55,7 @@ __all__ = ["claim_archive", "commit_uploads", "move_log_start", "read_back", "re
 def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
     """Raise the claim; the manifest is created with it if the partition has none.
 
-    Raises `ManifestLost` if there is no manifest although there are objects or the command knows of an archive: it
+    Raises `ManifestLost` if there is no manifest although there are objects or copies of it, or the command knows of an archive: it
     was lost, and starting a new archive would hide the old one. The same where the bucket is not the one that the command
     names, which costs one request for each new archive. Raises `SecondTimeline` if the command names the
     claims that were made and the manifest carries another one of the same broker.
@@ -76,12 +77,20 @@ def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
 
 
 def _refuse_lost_manifest(store: ObjectStore, command: Claim) -> None:
-    first = next(store.list(command.partition.segments_prefix), None)
+    first = next((info for info in store.list(command.partition.prefix) if _is_of_archive(info.key)), None)
     if first is not None and not read_manifest(store, command.partition).version:
         raise ManifestLost(
             f"{command.partition}: {command.partition.manifest_key} is missing although {first.key} exists: the "
             "manifest was lost. Restore it; nothing is archived until then"
         )
+
+
+def _is_of_archive(key: str) -> bool:
+    """Whether it is an object, or a copy of a manifest: one may be left where retention took all objects."""
+    try:
+        return isinstance(parse_key(key), SegmentKey | HistoryKey)
+    except Invalid:
+        return False
 
 
 def upload(store: ObjectStore, command: Upload) -> UploadDone:

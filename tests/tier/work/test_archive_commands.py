@@ -34,9 +34,14 @@ def test_a_first_claim_begins_the_archive_where_the_local_log_does(memory_store,
     assert (view.remote_start, view.remote_end, view.log_start_offset) == (500, 500, 500)
 
 
-def test_a_lost_manifest_is_not_replaced_by_an_empty_one(memory_store, log_bytes, archive):
-    """Objects without a manifest mean that it was lost: the claim is refused, nothing is written."""
+@pytest.mark.parametrize("left", ["objects", "copies"])
+def test_a_lost_manifest_is_not_replaced_by_an_empty_one(memory_store, log_bytes, archive, left):
+    """Objects without a manifest, or copies of it, mean that it was lost: the claim is refused, nothing is written."""
     memory_store.delete_many([log_bytes.partition.manifest_key])
+    memory_store.put(log_bytes.partition.prefix + "note.txt", b"")
+    if left == "copies":
+        memory_store.put(log_bytes.partition.history_key(3, "writer"), b"")
+        memory_store.delete_many([info.key for info in memory_store.list(log_bytes.partition.segments_prefix)])
     with pytest.raises(ManifestLost, match="manifest was lost"):
         claim_archive(memory_store, Claim(log_bytes.partition, US, 10, 300))
     with pytest.raises(NotFound):
