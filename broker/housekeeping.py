@@ -141,7 +141,7 @@ class Housekeeping:
         services.tiering.tick()
         for count, unified in enumerate(self._next_partitions(), 1):
             self._tick_one(unified, now, now_ms, elapsed_ms)
-            if count % _PARTITIONS_A_PAUSE == 0:
+            if count % _PARTITIONS_A_PAUSE == 0 or unified.log.start.is_leaving:
                 yield None
         self._remove_left(services.metadata, elapsed_ms)
         services.metadata.tick(now)
@@ -207,6 +207,11 @@ class Housekeeping:
                 unified.partition.directory.report(error, unified.partition)
             except Corrupt as error:
                 self._services.report_corruption(unified, error)
+            if (
+                unified.log.start.is_leaving
+            ):  # a kill would bring back what has not left yet: so the log start is kept now
+                unified.partition.directory.await_bounds(unified.partition)
+                yield None
         self._services.tiering.retained()
 
     def _retain_one(self, unified: UnifiedLog) -> None:

@@ -75,9 +75,7 @@ class Log:
         self.appender = LogAppender(place, parts.segments, parts.epochs, parts.producers, parts.tail, parts.gaps)
         self.compaction = LogCompaction(parts)
         self.moving = LogMoving(parts)
-        self.config = place.config
-        self.topic_partition = place.topic_partition
-        self.topic_id = place.topic_id
+        self.config, self.topic_partition, self.topic_id = place.config, place.topic_partition, place.topic_id
         self.recovery = loaded.report  # the findings and repairs of the start
         self.leader_epochs = parts.epochs
         self.producer_state = parts.producers
@@ -355,6 +353,7 @@ class Log:
 
     def take_removal(self, now_ms: int) -> FileRemoval | None:
         """Hand over files that have left the log long enough ago, as `DoomedFiles.take_removal`. Raises `OSError`."""
+        self.start.go_on_leaving()
         return self._parts.doomed.take_removal(now_ms)
 
     def truncate_to(self, offset: int) -> None:

@@ -5,6 +5,8 @@ The log start moves in memory at once, files go later: names change first, conte
 
 from __future__ import annotations
 
+from typing import Final
+
 from stratalog.hot.log.doomed_files import DoomedFiles
 from stratalog.hot.log.pending_swap import PendingSwap
 from stratalog.hot.log.place import LogPlace
@@ -18,6 +20,8 @@ from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["LogStart"]
+
+_NAMES_AT_ONCE: Final = 4
 
 
 class LogStart:
@@ -114,9 +118,10 @@ class LogStart:
     def delete_local_before(self, offset: int) -> int:
         """Remove the frozen segments that lie wholly below ``offset``; returns how many.
 
-        Those of a swap that is under way stay until it has ended. The local log start moves first. The files are renamed oldest first, each name durable before the next: of
-        several renames a crash may keep any, and a newer one alone would leave a hole. Raises `OSError`; what it
-        interrupted is completed first by the next call.
+        Those of a swap that is under way stay until it has ended. The local log start moves first. The files are renamed oldest
+        first, each name durable before the next: of several renames a crash may keep any, and a newer one alone would leave a
+        hole. So of many segments some go now, and `go_on_leaving` takes the others. Raises `OSError`; what it interrupted is
+        completed first by the next call.
         """
         segments, unsealed = self._segments, self._tail.unsealed
         count = 0
@@ -131,7 +136,7 @@ class LogStart:
         self._leaving += segments.remove_first(count)
         if not self._place.config.remote_storage_enable:
             self.advance(segments[0].base_offset)
-        self.finish_leaving()
+        self.go_on_leaving()
         self._snapshots.keep(segments[0].base_offset)
         return count
 
@@ -139,15 +144,28 @@ class LogStart:
         """The files have been copied, without segments that were leaving."""
         self._leaving.clear()
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether segments that have left the log still have their names."""
+        return bool(self._leaving)
+
+    def go_on_leaving(self) -> None:
+        """Take the names of some segments that have left the log, as `finish_leaving`: each costs a sync of the directory."""
+        self._take_names(_NAMES_AT_ONCE)
+
     def finish_leaving(self) -> None:
         """Take the names of the segments that have left the log, oldest first. Raises `OSError`; then call it again."""
-        while self._leaving:
+        self._take_names(len(self._leaving))
+
+    def _take_names(self, count: int) -> None:
+        while self._leaving and count > 0:
             self._cycles.sync_names()
             self._doomed.doom_indexes()
             self._doomed.doom_log(self._leaving[0])
             del self._leaving[0]
             self._cycles.note_names()  # the last name may wait for the next cycle, or for the next one to go
             self._left = True
+            count -= 1
 
     def left_durably(self) -> None:
         """All names are durable now."""

@@ -138,6 +138,25 @@ def test_checkpoints_are_written_while_running(start_node):
     node.wait_until(lambda: stored("replication-offset-checkpoint"))
 
 
+def test_segments_that_leave_do_so_a_few_in_a_turn_and_the_log_start_is_kept_meanwhile(start_node):
+    """A kill would bring those back that have their names still: the log would begin before its start of now."""
+    node = start_node()
+    node.create("t", retention_ms=-1, retention_bytes=1)
+    log = node.partition("t").log
+    for _ in range(20):
+        node.produce("t", b"v")
+        node.run(log.roll)
+    node.run(node.node.housekeeping.stop)
+    assert node.run(lambda: sum(1 for _ in node.node.housekeeping._retain())) == 1
+    assert (log.log_start_offset, log.start.is_leaving) == (19, True)
+    node.wait_until(lambda: log.start.kept_offset == 19)
+    assert node.run(lambda: sum(1 for _ in node.node.housekeeping._tick())) == 1
+    for _ in range(4):
+        node.run(lambda: to_the_end(node.node.housekeeping._tick()))
+    assert sorted(path.name for path in Path(log.directory).glob("*.log")) == [f"{19:020d}.log", f"{20:020d}.log"]
+    assert node.end("t", timestamp=-2) == 19
+
+
 def test_a_log_start_that_is_waited_for_is_written_down_at_once(start_node):
     """A follower tells its leader of it then; the checkpoints are a minute apart."""
     node = start_node()

@@ -57,6 +57,39 @@ def test_an_interrupted_deletion_is_completed_before_the_next(bench, log, monkey
     assert not [name for name in bench.names() if name.endswith(".deleted")]
 
 
+@pytest.mark.parametrize("end", ["ticks", "kill", "stop"])
+def test_many_segments_leave_a_few_at_a_time(bench, monkeypatch, end):
+    """Each name costs a sync of the directory: a thousand would stop the loop for seconds. Readers have the new start at once."""
+    log = bench.open()
+    bench.fill(log, 40, per_segment=1)
+    log.sync()
+    syncs = []
+    real = type(bench.files).sync_directory
+    monkeypatch.setattr(type(bench.files), "sync_directory", lambda *one: syncs.append(one) or real(*one))
+
+    def stored() -> list[int]:
+        return [int(name[:20]) for name in bench.names() if name.endswith(".log")]
+
+    assert log.delete_local_before(70) == 35
+    assert (log.log_start_offset, log.first_base_offset) == (70, 70)
+    assert stored() == list(range(8, 82, 2))
+    assert log.start.is_leaving
+    if end == "ticks":
+        for _ in range(8):
+            syncs.clear()
+            log.take_removal(bench.now_ms)
+            assert len(syncs) <= 4
+        assert stored() == list(range(70, 82, 2))
+        return
+    log.take_removal(bench.now_ms)
+    summary = bench.stop(log) if end == "stop" else None
+    again = bench.open(clean=end == "stop", recovery_point=80, log_start_offset=70, summary=summary)
+    assert (again.log_start_offset, again.log_end_offset, again.recovery.missing) == (70, 80, [])
+    assert again.delete_local_before(70) == 27
+    again.start.finish_leaving()
+    assert stored() == list(range(70, 82, 2))
+
+
 def test_only_whole_segments_below_the_offset_go_and_never_the_active_one(log):
     """One offset short keeps the segment."""
     assert log.delete_local_before(9) == 0
