@@ -9,6 +9,7 @@ from typing import NamedTuple
 from stratalog.client.client import Client
 from stratalog.client.commands import command
 from stratalog.client.link import check, code_words
+from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from stratalog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -137,9 +138,12 @@ def delete_topics(client: Client, names: Sequence[str]) -> None:
 
 
 def describe_topic_configs(
-    client: Client, names: Iterable[str], keys: Sequence[str] | None = None
+    client: Client, names: Iterable[str], keys: Sequence[str] | None = None, *, skip_missing: bool = False
 ) -> dict[str, list[TopicConfig]]:
-    """All settings of each topic, or those of ``keys``, in the order the broker tells them. Raises `KafkaError`."""
+    """All settings of each topic, or those of ``keys``, in the order the broker tells them.
+
+    Raises `KafkaError`, for a topic that is not there as well, unless ``skip_missing``: it may have been deleted meanwhile.
+    """
     asked = None if keys is None else list(keys)
     request = DescribeConfigsRequest(
         resources=[
@@ -150,6 +154,8 @@ def describe_topic_configs(
     )
     found: dict[str, list[TopicConfig]] = {}
     for answer in client.call(request).results:
+        if skip_missing and answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
         _check(answer.resource_name, answer.error_code, answer.error_message)
         found[answer.resource_name] = [
             TopicConfig(one.name, one.value, _source(one.config_source), _default(one)) for one in answer.configs

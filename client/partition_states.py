@@ -80,11 +80,12 @@ def _place(cursor: Cursor) -> tuple[str, int]:
 
 
 def min_in_sync_replicas(client: Client, names: Iterable[str]) -> dict[str, int]:
-    """min.insync.replicas of each topic. Raises `KafkaError`."""
+    """min.insync.replicas of each topic that is there. Raises `KafkaError`."""
     wanted = sorted(set(names))
     found: dict[str, int] = {}
     for start in range(0, len(wanted), _TOPICS_A_REQUEST):
-        configs = describe_topic_configs(client, wanted[start : start + _TOPICS_A_REQUEST], keys=[_MIN_IN_SYNC])
+        some = wanted[start : start + _TOPICS_A_REQUEST]
+        configs = describe_topic_configs(client, some, keys=[_MIN_IN_SYNC], skip_missing=True)
         for name, settings in configs.items():
             found[name] = int(next((one.value for one in settings if one.name == _MIN_IN_SYNC), None) or 1)
     return found

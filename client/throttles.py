@@ -58,7 +58,8 @@ def throttled_replicas(client: Client, names: Iterable[str]) -> dict[str, tuple[
     """The lists of throttled replicas that topics of ``names`` have set, as ``0:1,0:2`` or ``*``, by topic. Raises `KafkaError`."""
     wanted, found = sorted(names), dict[str, tuple[str, ...]]()
     for start in range(0, len(wanted), _A_REQUEST):
-        settings = describe_topic_configs(client, wanted[start : start + _A_REQUEST], keys=[LEADERS, FOLLOWERS])
+        some, keys = wanted[start : start + _A_REQUEST], [LEADERS, FOLLOWERS]
+        settings = describe_topic_configs(client, some, keys, skip_missing=True)
         for name, rows in settings.items():
             lists = tuple(one.value or "" for one in rows if one.source == ConfigSource.TOPIC)
             if lists:

@@ -178,7 +178,7 @@ def _tell_short_topics(client: Client, plan: Plan) -> None:
         return
     names, minimum = sorted(left), dict[str, int]()
     for start in range(0, len(names), _A_REQUEST):
-        settings = describe_topic_configs(client, names[start : start + _A_REQUEST], keys=[_MINIMUM])
+        settings = describe_topic_configs(client, names[start : start + _A_REQUEST], [_MINIMUM], skip_missing=True)
         minimum |= {name: int(rows[0].value or 1) for name, rows in settings.items() if rows}
     short = [name for name in names if minimum.get(name, 1) >= left[name]]
     if short:

@@ -159,7 +159,9 @@ class Run:
         parts: Mapping[TopicPartition, Partition],
         least: Mapping[str, int],
     ) -> bool:
-        safe = [move for move in waiting if is_safe(move, parts[move.partition].in_sync, least[move.partition.topic])]
+        safe = [
+            move for move in waiting if is_safe(move, parts[move.partition].in_sync, least.get(move.partition.topic, 1))
+        ]
         begin = may_begin(safe, under_way, self._at_once)
         if not begin:
             return False

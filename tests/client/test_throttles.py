@@ -83,3 +83,12 @@ def test_throttled_replicas_are_those_of_topics_with_such_a_setting_of_their_own
     cluster.answers[32] = answer
     with Client(cluster.address, 5) as client:
         assert throttled_replicas(client, ["b", "a"]) == {"a": ("0:1",)}
+
+
+def test_lists_of_throttled_replicas_are_read_beside_a_topic_that_goes(cluster):
+    """The list of topics is older than the answer about their settings."""
+    answer = told.configs({"a": {LEADERS: "0:1"}, "gone": {}})
+    answer.results[1].error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.answers[32] = answer
+    with Client(cluster.address, 5) as client:
+        assert throttled_replicas(client, ["a", "gone"]) == {"a": ("0:1",)}

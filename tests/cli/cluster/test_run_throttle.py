@@ -8,6 +8,7 @@ from stratalog.client.client import Client
 from stratalog.client.reassignments import Reassignment
 from stratalog.client.throttles import FOLLOWERS, LEADERS, RATES
 from stratalog.metadata.balancing.moves import Move
+from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.alter_configs import AlterConfigsResourceResponse
 from stratalog.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from stratalog.wire.messages.list_partition_reassignments import (
@@ -156,6 +157,22 @@ def test_a_list_of_this_run_that_a_move_of_others_needs_stays_and_is_named(world
     world.throttled({0: (3, 1)})
     assert world.settings == throttle_of("t", "0:1,0:2", "0:3") | rates(1, 3)
     assert world.said[0].startswith("Throttled replicas stay with t: others move their partitions.")
+
+
+def test_a_topic_that_is_deleted_under_the_run_keeps_no_throttle_of_others(world, scripted):
+    """The run finds out by the answers: the list of topics, from which it knows their names, is older."""
+    describe = scripted.answers[32]
+
+    def deleted(request):
+        answer = describe(request)
+        for one in answer.results:
+            if one.resource_name == "others":
+                one.error_code, one.configs = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+        return answer
+
+    scripted.answers[32] = deleted
+    world.throttled({0: (1, 3)})
+    assert world.settings == {}
 
 
 @pytest.mark.parametrize("rate", [None, RATE])
