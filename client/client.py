@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from msgspec import Struct, field
 
-from stratalog.client.link import BrokerAway, BrokerLink, BrokerTimeout, BrokerUnavailable, check, code_words
+from stratalog.client.link import BrokerAway, BrokerLink, BrokerTimeout, BrokerUnavailable, code_words
+from stratalog.client.moving import Patience, check_led
 from stratalog.wire.address import parse_address
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -29,7 +30,6 @@ from stratalog.wire.topic import ZERO_UUID, TopicPartition, Uuid, base_topic
 __all__ = [
     "EARLIEST_OFFSET",
     "LATEST_OFFSET",
-    "LEADERSHIP_MOVES",
     "REACH_SECONDS",
     "BrokerAway",
     "BrokerLink",
@@ -47,18 +47,6 @@ __all__ = [
 R = TypeVar("R")
 T = TypeVar("T")
 
-LEADERSHIP_MOVES: Final = frozenset(
-    {
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-    }
-)
-"""Soon the broker that answers with one of these, or another one, will lead. It has done nothing, unless it was to append
-for all replicas: then the records may be in its log."""
 REACH_SECONDS: Final = 3.0
 """A broker has so long to take a connection and to say what it serves, or counts as away where a command goes on without."""
 RETRY_PAUSE_SECONDS: Final = 0.1
@@ -296,9 +284,9 @@ class Client(Struct):
                 yield node_id, some
 
     def while_leaders_move(self, names: Iterable[str], attempt: Callable[[], R]) -> R:
-        """The result of `attempt`, made again with fresh metadata while it raises one of `LEADERSHIP_MOVES`.
+        """The result of `attempt`, made again with fresh metadata while it raises one of `LEADERSHIP_MOVES`, or `LeaderLags`.
 
-        Raises what the last attempt raised once ``timeout_seconds`` have passed.
+        Raises what the last attempt raised once ``timeout_seconds`` have passed, or a few for a leader that lags.
         """
         return self._again(names, attempt, away=False)
 
@@ -309,7 +297,7 @@ class Client(Struct):
         return self._again(names, attempt, away=self.waits_for_brokers)
 
     def _again(self, names: Iterable[str], attempt: Callable[[], R], *, away: bool) -> R:
-        deadline = self.monotonic() + self.timeout_seconds
+        patience = Patience(self.monotonic(), self.timeout_seconds)
         failed = False
         while True:
             try:
@@ -317,10 +305,10 @@ class Client(Struct):
                     self.refresh(names)
                 return attempt()
             except KafkaError as error:
-                if error.code not in LEADERSHIP_MOVES or self.monotonic() >= deadline:
+                if not patience.lasts(error, self.monotonic()):
                     raise
             except BrokerAway:
-                if not away or self.monotonic() >= deadline:
+                if not away or not patience.lasts_without(self.monotonic()):
                     raise
             failed = True
             time.sleep(RETRY_PAUSE_SECONDS)
@@ -359,7 +347,7 @@ class Client(Struct):
             for topic in self.call(request, node_id).topics:
                 for one in topic.partitions:
                     topic_partition = TopicPartition(topic.name, one.partition_index)
-                    check(one.error_code, f"{topic_partition}: {code_words(one.error_code)}")
+                    check_led(one.error_code, f"{topic_partition}: {code_words(one.error_code)}")
                     found[topic_partition] = ListedOffset(one.offset, one.timestamp, one.leader_epoch)
         return found
 

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 
 from stratalog.client.batch_pieces import BatchPieces
-from stratalog.client.client import LEADERSHIP_MOVES, Client, by_topic
+from stratalog.client.client import Client, by_topic
 from stratalog.client.coordinators import while_coordinators_move
 from stratalog.client.link import check, code_words
+from stratalog.client.moving import LEADERSHIP_MOVES, check_led, lags
 from stratalog.wire.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -196,7 +197,7 @@ def _check_produced(topic_partition: TopicPartition, answer: PartitionProduceRes
             if in_doubt
             else ("nothing of this batch was appended")
         )
-        check(answer.error_code, f"{named}; {outcome}")
+        check_led(answer.error_code, f"{named}; {outcome}")
 
 
 def produce_batches(
@@ -205,17 +206,17 @@ def produce_batches(
     """Send whole record batches to the leaders of their partitions and return each partition's answer.
 
     With acks=0 brokers do not answer: the answers are made here, with base offset -1. Batches that were refused because
-    the leadership moves are sent again, unless they may be in a log under no producer id; raises the `KafkaError` of the
-    refusal if that goes on for longer than the client waits.
+    the leadership moves, or by a leader that has not heard of the topic, are sent again, unless they may be in a log under
+    no producer id; raises the `KafkaError` of the refusal if that goes on for too long.
     """
     answers: dict[TopicPartition, PartitionProduceResponse] = {}
 
     def moves(one: TopicPartition) -> bool:
-        return answers[one].error_code in LEADERSHIP_MOVES and (
-            acks != _ALL
-            or answers[one].error_code not in _PERHAPS_APPENDED
-            or read_header(batches[one]).producer_id != NO_PRODUCER_ID
+        code = answers[one].error_code
+        in_doubt = (
+            acks == _ALL and code in _PERHAPS_APPENDED and read_header(batches[one]).producer_id == NO_PRODUCER_ID
         )
+        return lags(code) or (code in LEADERSHIP_MOVES and not in_doubt)
 
     def attempt() -> None:
         waiting = {one: batches[one] for one in batches if one not in answers or moves(one)}

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import stratalog.client
-from stratalog.client.client import LEADERSHIP_MOVES, BrokerAway, BrokerUnavailable, Client, ListedOffset, by_topic
+from stratalog.client.client import BrokerAway, BrokerUnavailable, Client, ListedOffset, by_topic
 from stratalog.client.coordinators import find_coordinator
 from stratalog.client.groups import committed_offsets, list_groups
+from stratalog.client.moving import LEADERSHIP_MOVES
 from stratalog.client.transactions import list_transactions
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
@@ -212,6 +213,26 @@ def test_every_move_of_a_leader_is_waited_for(scripted, client, code) -> None:
     answers = [offsets_answer(error_code=code), offsets_answer(offset=1)]
     scripted.answers[LIST_OFFSETS] = lambda _request: answers.pop(0)
     assert client.list_offsets({ORDERS: -1})[ORDERS].offset == 1
+
+
+def test_a_leader_that_has_not_heard_of_a_topic_is_asked_again(scripted, client) -> None:
+    """Also where the broker that is asked for metadata next has not heard of it; a topic that is not there is an error at once."""
+    metadata = scripted.answers[METADATA]
+    unknown = MetadataResponse(
+        brokers=metadata.brokers,
+        topics=[MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="orders", partitions=[])],
+    )
+    told = [metadata, unknown, metadata]
+    scripted.answers[METADATA] = lambda _request: told.pop(0)
+    answers = [offsets_answer(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), offsets_answer(offset=1)]
+    scripted.answers[LIST_OFFSETS] = lambda _request: answers.pop(0)
+    assert client.list_offsets({ORDERS: -1})[ORDERS].offset == 1
+    client.topics.clear()
+    scripted.answers[METADATA] = unknown
+    asked = len(scripted.requests)
+    with pytest.raises(KafkaError, match="topic orders: unknown topic"):
+        client.list_offsets({ORDERS: -1})
+    assert len(scripted.requests) == asked + 1
 
 
 def test_a_second_broker_tells_the_topics_where_the_first_is_gone(scripted, client) -> None:

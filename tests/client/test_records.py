@@ -130,6 +130,18 @@ def test_a_batch_refused_by_a_former_leader_is_sent_again(scripted, client) -> N
     assert asked == [0, 1, 1]
 
 
+def test_a_batch_is_sent_again_to_a_leader_that_has_not_heard_of_the_topic(scripted, client) -> None:
+    """It appends nothing, so that no producer id is needed; a topic that is gone is an error at last."""
+    seen = refuses(scripted, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [one.offset for one in Producer(client, "orders").send(records(1))] == [7]
+    assert len(seen) == 3
+    refuses(scripted, *[ErrorCode.UNKNOWN_TOPIC_ID] * 1000)
+    times = iter(range(1000))
+    client.monotonic = lambda: next(times)
+    with pytest.raises(KafkaError, match="unknown topic id; nothing of this batch was appended"):
+        Producer(client, "orders").send(records(1))
+
+
 def gives_ids(scripted, *answers) -> None:
     """Let the broker answer InitProducerId with these, or with the ids 70, 71, ..."""
     left = list(answers) or [InitProducerIdResponse(producer_id=70 + at, producer_epoch=3) for at in range(9)]
