@@ -133,8 +133,8 @@ def test_a_failed_staging_leaves_no_file_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_left_out_lies_in_its_span(memory_archive: Any, batches: Any) -> None:
-    """Of a batch that two spans share each tells its part; one that can read its own leaves nothing out."""
+def test_a_span_leaves_out_what_lies_in_it(memory_archive: Any, batches: Any) -> None:
+    """Two spans that share a batch leave out their own parts of it; one that can read its part leaves out none."""
     odd = build_batch([Record(10 + n, 1_000, b"key", b"value") for n in range(10)], leader_epoch=0)
     for number in (0, 2):  # the keys of these reach beyond their records
         odd[HEADER_BYTES + number * (1 + (odd[HEADER_BYTES] >> 1)) + 4] = 100
