@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from stratalog.spark.ledger.layout import staging_prefix
-from stratalog.spark.ledger.ledger import SpanId
+from stratalog.spark.ledger.ledger import Interval, SpanId
 from stratalog.spark.ledger.ledger_store import LedgerStore
 from stratalog.spark.ledger.target import Target, open_target
 from stratalog.tier.stores.store import NotFound
@@ -20,11 +20,15 @@ __all__ = ["ConvertedSpan", "converted_spans"]
 
 
 class ConvertedSpan(NamedTuple):
-    """The offsets ``[start, end)`` of one partition; ``urls`` are of the files with their rows, perhaps none."""
+    """The offsets ``[start, end)`` of one partition; ``urls`` are of the files with their rows, perhaps none.
+
+    ``left_out`` are the offsets ``[start, end)`` of batches that are as their producer sent them and cannot be read.
+    """
 
     id: SpanId
     rows: int
     urls: tuple[str, ...]
+    left_out: tuple[Interval, ...] = ()
 
 
 def converted_spans(url: str, topic: str, options: Mapping[str, str] | None = None) -> list[ConvertedSpan]:
@@ -36,7 +40,9 @@ def converted_spans(url: str, topic: str, options: Mapping[str, str] | None = No
     store = LedgerStore(target, topic, "")
     staging = staging_prefix(topic, store.head.runs[-1]) if store.head.publishing else None
     return [
-        ConvertedSpan(identity, span.rows, tuple(_url(target, file.path, staging) for file in span.files))
+        ConvertedSpan(
+            identity, span.rows, tuple(_url(target, file.path, staging) for file in span.files), span.left_out
+        )
         for identity, span in store.ledger.spans.items()
     ]
 

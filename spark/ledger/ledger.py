@@ -25,6 +25,7 @@ __all__ = [
     "CHECKPOINT_RUNS",
     "Coverage",
     "Head",
+    "Interval",
     "Ledger",
     "LedgerConflict",
     "OutputFile",

@@ -47,3 +47,16 @@ def test_spans_and_their_files_are_reported(
         assert rows == list(range(100))
         backfill(wanted, rig.HereRunner())
     assert not any("_stratalog" in url for url in urls)
+
+
+def test_offsets_that_were_left_out_are_reported(
+    tmp_path: Path, archive_in: Any, batches: Any, rig: Any, rewrite_rig: Any
+) -> None:
+    """The rows of a span are all that there are of its offsets, but for these."""
+    orders = archive_in(f"file://{tmp_path / 'archive'}")
+    orders.add("orders", 0, batches(0, 10) + rewrite_rig.unreadable_batch(10) + batches(11, 5))
+    lake = str(tmp_path / "lake")
+    backfill(rig.settings(orders, lake), rig.HereRunner())
+    assert [(span.id, span.rows, span.left_out) for span in converted_spans(lake, "orders")] == [
+        ((0, 0, 16), 15, ((10, 11),))
+    ]
