@@ -4,7 +4,7 @@ import asyncio
 import errno
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -16,6 +16,19 @@ from stratalog.broker.runtime.tick import Tick
 from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
 from stratalog.metadata.image.snapshot import SnapshotId, build_snapshot, snapshot_name
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from tests.conftest import WatchedFilesystem
+
+
+class Killed(WatchedFilesystem):
+    """Takes ``left`` more changes, and then none: as if the process had been killed."""
+
+    left = None
+
+    def note(self, call, path):
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.EIO, "killed")
 
 
 @asynccontextmanager
@@ -207,6 +220,31 @@ async def test_a_kill_while_a_log_begins_behind_a_snapshot_is_no_damage(tmp_path
         assert (replica.log.log_start_offset, replica.log.log_end_offset) == (0, 2)
         replica.begin_behind(snapshot)
         assert (replica.log.log_start_offset, replica.log.log_end_offset) == (7, 7)
+
+
+async def test_a_kill_at_any_call_while_a_log_begins_behind_a_snapshot_lets_the_next_start_begin_it(tmp_path):
+    """Part of the old segments may be left: the newest go first."""
+    ends = []
+    for left in range(100):
+        files, directory = Killed(), tmp_path / str(left)
+        async with opened(directory, files) as replica:
+            for offset in (0, 2, 4):
+                replica.write([batch(offset)], epoch=1, now_ms=1)
+                replica.log.roll()
+            snapshot = SnapshotId(9, 3)
+            replica.write_snapshot(snapshot, build_snapshot(EMPTY_IMAGE.apply((), Provenance(8, 3, 1))))
+            files.left = left
+            with suppress(OSError):
+                replica.begin_behind(snapshot)
+            is_killed, files.left = files.left < 0, None
+        async with opened(directory, files) as replica:
+            ends.append(replica.log.log_end_offset)
+            replica.begin_behind(snapshot)
+            assert (replica.log.log_start_offset, replica.log.log_end_offset) == (9, 9)
+        if not is_killed:
+            break
+    assert set(ends) == {2, 4, 6, 9}
+    assert ends[-1] == 9
 
 
 async def test_an_observer_syncs_what_it_has_written_for_a_while(tmp_path, watched_files):
