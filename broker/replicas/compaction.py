@@ -248,7 +248,8 @@ class Compaction:
         try:
             built: MapBuilt = await self._worker().submit(BeginCleaning(session, job, self._rate))
             self._check_uncut(unified, job)
-            self._note_gaps(unified, section.end_offset)
+            await self._note_gaps(unified, section.end_offset)
+            self._check_uncut(unified, job)
             if not log_.compaction.cleaned_before:  # gaps must not be taken for damage, if the topic's policy changes
                 await self._store_offset(unified, section.first_dirty_offset)
             done = [await self._clean_group(unified, session, number) for number in range(len(built.groups))]
@@ -332,12 +333,15 @@ class Compaction:
         if not unified.log.compaction.is_pending(swap):
             raise _Moved("it was cut")
 
-    def _note_gaps(self, unified: UnifiedLog, end_offset: int) -> None:
+    async def _note_gaps(self, unified: UnifiedLog, end_offset: int) -> None:
         """Store the offset below which gaps may be, before the first gap exists. A start would take them for damage."""
-        log_ = unified.log
-        if log_.compaction.expect_gaps(end_offset):
-            files = self._services.directories.of(unified.partition.directory).files
-            files.write_bounds({unified.topic_partition: log_})
+        if unified.log.compaction.expect_gaps(end_offset):
+            services = self._services
+            directory = services.directories.of(unified.partition.directory)
+            if not await services.slices.run(
+                services.directories.keeping_bounds(directory, services.partitions.partitions)
+            ):
+                raise _Moved("its log directory could not take note of its gaps")
 
     async def _store_offset(self, unified: UnifiedLog, offset: int) -> None:
         files = self._services.directories.of(unified.partition.directory).files

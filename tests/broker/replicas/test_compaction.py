@@ -382,6 +382,22 @@ def test_a_log_that_was_cleaned_may_be_a_plain_one_later(broker):
     assert broker.partition("t").log.may_have_gaps
 
 
+def test_a_log_whose_gaps_cannot_be_noted_is_cleaned_later(start_node, watched_files):
+    """No gap comes before its note, which is written in slices: other logs of the directory have rows in the same file."""
+    broker = start_node(log_cleaner_backoff_ms=3_600_000, files=watched_files)
+    fill(broker, "t")
+    watched_files.fail("write", "log-start-offset-checkpoint.tmp", errno.ENOSPC)
+    clean(broker)
+    assert (broker.node.compaction.cleanings, offsets(broker, "t")) == (0, list(range(12)))
+    assert broker.run(broker.node.compaction.uncleanable) == {}
+    watched_files.faults.clear()
+    clean(broker)
+    assert offsets(broker, "t") == [9, 10, 11]
+    name = broker.partition("t").topic_partition
+    bounds = bounds_from_bytes(Path(broker.directory, "data", LOG_BOUNDS).read_bytes())
+    assert bounds[name].gaps_below == broker.partition("t").log.active_base_offset
+
+
 def test_a_topic_that_is_made_again_is_not_clean_where_the_one_before_was(broker):
     """The row of the deleted one came back with the next start."""
     fill(broker, "t", batches=4)
