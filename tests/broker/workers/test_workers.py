@@ -286,7 +286,7 @@ async def test_a_stopped_process_is_killed_and_replaced(process, monkeypatch, ca
     assert process.state.problem == ""
 
 
-async def test_a_command_that_came_between_two_processes_is_watched(process, monkeypatch):
+async def test_a_command_that_came_between_two_processes_is_watched(process, monkeypatch, until):
     """An idle process died; the next one hangs with the only command."""
     with monkeypatch.context() as patched:
         patched.setattr(workers_module, "TICK_SECONDS", 0.01)
@@ -294,11 +294,9 @@ async def test_a_command_that_came_between_two_processes_is_watched(process, mon
         await process.submit(("sleep", 0))
         await asyncio.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
-        while process.pid is not None:
-            await asyncio.sleep(0.001)
+        await until(lambda: process.pid is None)
         waiting = process.submit(("greet", "you"))
-        while process.pid is None:
-            await asyncio.sleep(0.001)
+        await until(lambda: process.pid is not None)
         os.kill(process.pid, signal.SIGSTOP)
         with pytest.raises(WorkerLost, match="no sign of life"):
             await asyncio.wait_for(waiting, 20)
