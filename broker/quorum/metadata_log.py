@@ -133,8 +133,7 @@ def open_metadata_log(home: Directory, *, now_ms: int, is_copy: bool = False) ->
 def _take_back_beginning(files: Filesystem, directory: str) -> bool:
     """Remove the empty segment with which a log was to begin behind a snapshot when the process was killed; whether it is there.
 
-    What is left of the log before it ends below, so that the next step of the start lets it begin there again. Raises
-    `OSError`.
+    The rest of the log ends below it, so that the next step of the start lets it begin there again. Raises `OSError`.
     """
     segments = sorted(one for one in files.scan(directory, sized=(_SEGMENT,)) if one.name.endswith(_SEGMENT))
     behind = [one for one in snapshots_in(files, directory) if f"{one.end_offset:020d}{_SEGMENT}" == segments[-1].name]

@@ -36,7 +36,7 @@ def content(snapshot):
 @pytest.mark.parametrize("is_kept", [False, True], ids=["no checkpoint", "checkpoints"])
 @pytest.mark.parametrize("change", ["begin", "delete", "cut"])
 def test_a_power_cut_leaves_a_log_that_a_start_takes(journaled, power_cut, change, is_kept):
-    """Nothing of it may look like damage: a voter refuses that."""
+    """It must not look like damage, which a voter refuses."""
     files = journaled()
     directory, replica = opened(files)
     for offset in range(6):

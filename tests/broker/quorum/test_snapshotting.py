@@ -204,7 +204,7 @@ async def test_a_snapshot_that_cannot_be_written_changes_nothing(tmp_path, threa
 
 
 async def test_a_snapshot_that_the_leaders_overtakes_while_it_is_written_is_none(tmp_path, threads):
-    """What has been written since the newer one counts for the next, from nothing on."""
+    """The bytes since the newer one count for the next, from none on."""
     image = EMPTY_IMAGE.apply(records(3, 3), Provenance(7, 3, 99))
     made, events = snapshotting(tmp_path, Files(), threads, image, keeps_log=True)
     made.published()
