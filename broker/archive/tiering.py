@@ -291,6 +291,7 @@ class Tiering:
         """Detach a partition that is no longer led."""
         if (archive := self._archives.pop(unified, None)) is not None:
             archive.close()
+            self.uploads.end(_partition_id(unified), archive.claimant.leader_epoch)
         if (remote := self._remotes.pop(unified, None)) is not None:
             remote.end_reads()
             self._merging.forget(remote)

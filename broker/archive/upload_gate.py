@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from stratalog.broker.workers.io_worker import Submit
+from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.messages import commands
 from stratalog.tier.objects.segment_upload import SINGLE_PUT_BYTES_MAX
 from stratalog.tier.stores.source import source_length
@@ -21,7 +22,16 @@ __all__ = ["UPLOADS_MAX", "UploadGate"]
 
 UPLOADS_MAX: Final = 3
 
-_Waiting = tuple[commands.Upload, Callable[[commands.Report], None], int]
+_ENDED: Final = commands.FailedReport("its leadership has ended before its turn came", retriable=False)
+
+
+class _Waiting(NamedTuple):
+    """An upload, the bytes of memory that it takes, and its number: they come in order."""
+
+    command: commands.Upload
+    answered: Callable[[commands.Report], None]
+    buffered: int
+    number: int
 
 
 class UploadGate:
@@ -37,6 +47,9 @@ class UploadGate:
         self._waiting: deque[_Waiting] = deque()
         self._running: dict[object, commands.Upload] = {}
         self._running_bytes = 0
+        self._count = 0
+        self._ended: dict[tuple[PartitionId, int], int] = {}
+        """Leader epochs of partitions, and the number behind their last upload that waits for nothing."""
 
     @property
     def running(self) -> list[commands.Upload]:
@@ -54,12 +67,22 @@ class UploadGate:
             self._submit(command, answered)
             return
         buffered = min(source_length(command.request.source), self._bytes_max)
-        self._waiting.append((command, answered, buffered))
+        self._count += 1
+        self._waiting.append(_Waiting(command, answered, buffered, self._count))
         self._start()
+
+    def end(self, partition: PartitionId, leader_epoch: int) -> None:
+        """Send none of the uploads that wait here for a leadership that has ended: it could not commit them."""
+        if self._waiting:
+            self._ended[partition, leader_epoch] = self._count
 
     def _start(self) -> None:
         while self._waiting and len(self._running) < UPLOADS_MAX:
-            command, answered, buffered = self._waiting[0]
+            command, answered, buffered, number = self._waiting[0]
+            if number <= self._ended.get((command.request.partition, command.claimant.leader_epoch), 0):
+                self._waiting.popleft()
+                answered(_ENDED)
+                continue
             if self._running and self._running_bytes + buffered > self._bytes_max:
                 return
             self._waiting.popleft()
@@ -67,6 +90,8 @@ class UploadGate:
             self._running[ticket] = command
             self._running_bytes += buffered
             self._submit(command, self._finishing(ticket, answered, buffered))
+        if not self._waiting:
+            self._ended.clear()
 
     def _finishing(
         self, ticket: object, answered: Callable[[commands.Report], None], buffered: int

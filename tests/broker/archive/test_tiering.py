@@ -286,6 +286,31 @@ def test_which_copies_of_manifests_stay_is_said_with_every_commit(start_node):
     assert set(seen) == {(3, 77)}
 
 
+def test_a_leadership_that_ends_takes_its_waiting_uploads_along(broker):
+    """Those under way end by themselves."""
+    gate, held = broker.node.tiering.uploads, []
+    submit = gate._submit
+
+    def slow(command, answered):
+        if isinstance(command, commands.Upload):
+            held.append((command, answered))
+        else:
+            submit(command, answered)
+
+    gate._submit = slow
+    for topic in ("t", "u"):
+        broker.create(topic, **TIERED)
+        for _ in range(12):
+            broker.produce(topic, *[b"v" * 100] * 5)
+    broker.wait_until(lambda: (len(held), gate.waiting_count) == (3, 1))
+    (waiting,) = {one.command.request.partition.topic for one in gate._waiting}
+    delete_topics(broker.client(), [waiting])
+    broker.wait_until(lambda: all(one.topic_partition.topic != waiting for one in broker.node.partitions))
+    broker.run(lambda: held.pop(0)[1](commands.FailedReport("no", retriable=True)))
+    assert waiting not in {command.request.partition.topic for command, _ in held[2:]}
+    broker.run(lambda: [answered(commands.FailedReport("no", retriable=True)) for _, answered in held[:2]])
+
+
 def test_cluster_wide_defaults_reach_tiered_topics_at_once(broker):
     """Our settings and Kafka's copy lag are set by the broker resource
     that stands for all; a topic's own comes first.

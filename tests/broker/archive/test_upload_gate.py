@@ -16,13 +16,18 @@ class Worker:
     """Keeps what was submitted until the test answers it."""
 
     def __init__(self):
-        self.commands = []
-        self.gate = UploadGate(lambda command, answered: self.commands.append((command, answered)), bytes_max=100)
+        self.commands, self.sent = [], []
+        self.gate = UploadGate(self.submit, bytes_max=100)
         self.answers = []
 
-    def upload(self, number, size):
-        request = SegmentRequest(PARTITION, bytes(16), number, number + 1, 0, [bytes(size)])
-        self.gate(commands.Upload(request, Claimant(0, 0, bytes(16))), lambda _: self.answers.append(number))
+    def submit(self, command, answered):
+        self.commands.append((command, answered))
+        if isinstance(command, commands.Upload):
+            self.sent.append(command.request.base)
+
+    def upload(self, number, size, epoch=0, partition=PARTITION):
+        request = SegmentRequest(partition, bytes(16), number, number + 1, epoch, [bytes(size)])
+        self.gate(commands.Upload(request, Claimant(0, epoch, bytes(16))), lambda _: self.answers.append(number))
 
     def running(self):
         return [command.request.base for command, _ in self.commands]
@@ -76,3 +81,23 @@ def test_an_answer_that_raises_does_not_stop_the_queue(worker):
     with pytest.raises(ZeroDivisionError):
         worker.finish()
     assert worker.running() == [1]
+
+
+def test_uploads_that_wait_for_a_leadership_that_has_ended_are_not_sent(worker):
+    """Thousands of partitions may lose their leader at once: gigabytes would go up that none can commit, before all others."""
+    other = PARTITION._replace(partition=1)
+    for number in range(UPLOADS_MAX):
+        worker.upload(number, 10)
+    worker.upload(3, 10)
+    worker.upload(4, 10, epoch=1)
+    worker.upload(5, 10, partition=other)
+    worker.upload(6, 10)
+    worker.gate.end(PARTITION, 0)
+    worker.upload(7, 10)
+    while worker.commands:
+        worker.finish()
+    assert sorted(worker.answers) == list(range(8))
+    assert worker.sent == [0, 1, 2, 4, 5, 7]
+    assert not worker.gate._ended
+    worker.gate.end(PARTITION, 0)
+    assert not worker.gate._ended
