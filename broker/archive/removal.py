@@ -137,7 +137,9 @@ class ArchiveRemoval:
         """Send the commands that are due. ``held``: the manifest is believed to carry this leadership's claim."""
         now_ms = self._ports.elapsed_ms()
         facts = self._remote.facts
-        if facts is not None and now_ms >= self._others_ms:
+        # Known or not: jobs put things into the trash of partitions that are neither written nor read after a start.
+        is_there = facts is not None or not self._remote.known or self._remote.size_bytes > 0
+        if is_there and now_ms >= self._others_ms:
             self._others_ms = now_ms + _OTHERS_MS
             self._remote.refresh(entries=False)
         if (

@@ -11,6 +11,8 @@ from stratalog.tier.bucket.trash import TIERING_OFF, Retention
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.messages import commands
+from tests.broker.archive.archive_rig import PARTITION as ARCHIVED
+from tests.broker.archive.archive_rig import Rig as ArchiveRig
 
 PARTITION = PartitionId("t", bytes(16), 0)
 US = Claimant(0, 1, bytes(16))
@@ -45,6 +47,7 @@ class Rig:
             entries=None,
             known=True,
             start_offset=0,
+            size_bytes=0,
             apply=lambda view: setattr(self.remote, "facts", view),
             refresh=lambda **_: self.calls.append("refresh"),
             note_trash=lambda report: setattr(self.remote.facts, "trash_count", report.left_count),
@@ -256,3 +259,25 @@ def test_a_manifest_that_cannot_be_read_is_read_less_and_less_often(rig):
     assert 5 < rig.calls.count("refresh") < 15
     rig.remote.facts = facts
     assert isinstance(rig.look()[0], commands.TrashArchive)
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["after a start", "taken over"])
+def test_the_trash_of_a_job_is_emptied_where_a_partition_is_neither_written_nor_read(tmp_path, remembered):
+    """An erasure may be such a job. No reader asks for the manifest there, and this leadership has not claimed it."""
+    rig = ArchiveRig(tmp_path)
+    rig.write(12)
+    rig.settle()
+    rig.archive = rig.lead(2, rig.unified.remote.state if remembered else None)
+    for _ in range(60):
+        rig.settle()  # its own first look is over
+    now_ms = rig.now_ms
+    merge = commands.MergeObjects(
+        ARCHIVED, Claimant(0, 1, bytes([1]) * 16), b"m" * 16, 2, 1 << 20, now_ms, now_ms + 3_600_000
+    )
+    merged = rig.worker.execute(merge)
+    assert isinstance(merged, commands.ObjectsMerged)
+    assert len(rig.manifest.trash) == merged.object_count > 1
+    for _ in range(1000):
+        rig.settle()
+    assert rig.manifest.trash == ()
+    assert rig.manifest.claimant.leader_epoch == 2
