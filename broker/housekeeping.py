@@ -174,7 +174,7 @@ class Housekeeping:
         try:
             removal = owner.log.take_removal(elapsed_ms)
         except OSError as error:
-            owner.directory.report(error, owner)
+            owner.directory.report(error)  # no batch was refused: it is tried again with the next tick
             return
         if removal is not None:
             self._services.removals.submit(removal, owner.directory)

@@ -157,6 +157,29 @@ def test_segments_that_leave_do_so_a_few_in_a_turn_and_the_log_start_is_kept_mea
     assert node.end("t", timestamp=-2) == 19
 
 
+def test_segments_that_cannot_leave_for_want_of_a_descriptor_leave_later(start_node, watched_files):
+    """And cost no batch that waits to be written."""
+    node = start_node(files=watched_files)
+    node.create("t", retention_ms=-1, retention_bytes=1)
+    log = node.partition("t").log
+    for _ in range(20):
+        node.produce("t", b"v")
+        node.run(log.roll)
+    node.run(node.node.housekeeping.stop)
+    node.run(lambda: to_the_end(node.node.housekeeping._retain()))
+    assert node.run(lambda: log.start.is_leaving)
+    generation = log.cycles.generation
+    watched_files.fail("rename", ".log", errno.EMFILE)
+    node.run(lambda: to_the_end(node.node.housekeeping._tick()))
+    assert node.run(lambda: log.start.is_leaving)
+    assert log.cycles.generation == generation, "nothing was cut"
+    watched_files.faults.clear()
+    for _ in range(4):
+        node.run(lambda: to_the_end(node.node.housekeeping._tick()))
+    assert not node.run(lambda: log.start.is_leaving)
+    assert node.produce("t", b"next") == [20]
+
+
 def test_a_log_start_that_is_waited_for_is_written_down_at_once(start_node):
     """A follower tells its leader of it then; the checkpoints are a minute apart."""
     node = start_node()
