@@ -47,16 +47,23 @@ log = logging.getLogger(__name__)
 
 
 class _View:
-    """An open view; ``cut_id`` is empty for one of a time."""
+    """An open view; ``cut_id`` is empty for one of a time. ``shown_id`` is the id of the topic that it shows."""
 
-    __slots__ = ("checked_ms", "cut_id", "partitions", "tail_bytes", "topic")
+    __slots__ = ("checked_ms", "cut_id", "partitions", "shown_id", "tail_bytes", "topic")
 
     def __init__(
-        self, topic: TopicImage, partitions: Sequence[UnifiedLog], cut_id: str, tail_bytes: int, checked_ms: int
+        self,
+        topic: TopicImage,
+        partitions: Sequence[UnifiedLog],
+        cut_id: str,
+        shown_id: Uuid,
+        tail_bytes: int,
+        checked_ms: int,
     ) -> None:
         self.topic = topic
         self.partitions = partitions
         self.cut_id = cut_id
+        self.shown_id = shown_id
         self.tail_bytes = tail_bytes
         self.checked_ms = checked_ms
 
@@ -106,7 +113,12 @@ class Views:
         if not self.is_view(name):
             return False
         view = self._open.get(name)
-        return view is None or (bool(view.cut_id) and self._now_ms() - view.checked_ms >= _CUT_CHECKED_MS)
+        if view is None:
+            return True
+        if view.cut_id:
+            return self._now_ms() - view.checked_ms >= _CUT_CHECKED_MS
+        topic = self._services.image().topics.by_name.get(base_topic(name))
+        return topic is None or topic.topic_id != view.shown_id  # it was deleted, and may have been made again
 
     def find(self, name: str) -> TopicImage | None:
         """An open view by its name."""
@@ -204,7 +216,8 @@ class Views:
 
     async def _show(self, name: str, wanted: ViewName, asked: Sequence[commands.ReadBoundedView], cut_id: str) -> None:
         """Read the views of partitions, some at a time, and show them when all are there. Raises `KafkaError`, `OSError`."""
-        topic_id = _view_id(name, cut_id, asked[0].partition.topic_id if asked else b"")
+        shown_id = asked[0].partition.topic_id if asked else b""
+        topic_id = _view_id(name, cut_id, shown_id)
         tails = TailFile()
         partitions: list[UnifiedLog] = []
         for start in range(0, len(asked), _AT_ONCE):
@@ -226,7 +239,7 @@ class Views:
         numbers = {one.topic_partition.partition: state for one in partitions}
         topic = TopicImage(name, topic_id, MappingProxyType(numbers))
         self._close(name)
-        self._open[name] = _View(topic, partitions, cut_id, tails.size_bytes, self._now_ms())
+        self._open[name] = _View(topic, partitions, cut_id, shown_id, tails.size_bytes, self._now_ms())
         self._names[topic_id] = name
         for unified in partitions:
             self._services.partitions.add_view(unified)
