@@ -34,13 +34,17 @@ __all__ = [
 
 
 class Asked(NamedTuple):
-    """A new question, under a number of the caller's. ``adds``: the partitions are added, not just looked for."""
+    """A new question, under a number of the caller's. ``adds``: the partitions are added, not just looked for.
+
+    ``elements``: the question itself, its topics and its partitions.
+    """
 
     number: int
     broker_id: int
     transactional_id: str
     producer: Producer
     adds: bool
+    elements: int = 3
 
 
 class Answered(NamedTuple):
@@ -94,6 +98,9 @@ class EnlistmentLimits(Struct, frozen=True, kw_only=True):
 
     waiting_max: int = 4096
     batch_max: int = 250
+    elements_max: int = 900
+    """List elements of one request, unless one question has more: a broker closes the connection of a request with too many
+    (``stratalog.request.elements.max``, at least 1,000), and all questions in it would fail, each time they come together."""
     timeout_ms: int = 30_000
     """How long a question may wait to be sent (``request.timeout.ms``)."""
     retry_ms: int = 20
@@ -217,10 +224,14 @@ class EnlistmentBatches:
         if not queue.by_id:
             del self._queues[broker_id]
             return
-        numbers = []
+        numbers: list[int] = []
+        elements = 0
         for transactional_id in list(islice(queue.by_id, self.limits.batch_max)):
+            number = next(iter(queue.by_id[transactional_id]))
+            elements += self._questions[number].asked.elements
+            if numbers and elements > self.limits.elements_max:
+                break
             waiting = queue.by_id.pop(transactional_id)
-            number = next(iter(waiting))
             numbers.append(number)
             del waiting[number]
             if waiting:

@@ -67,7 +67,8 @@ class RemoteEnlistment:
         self._number += 1
         self._questions[self._number] = question
         adds = isinstance(question, AddPartitions)
-        self._step(Asked(self._number, broker_id, question.transactional_id, question.producer, adds))
+        elements = 1 + len({topic for topic, _ in question.partitions}) + len(question.partitions)
+        self._step(Asked(self._number, broker_id, question.transactional_id, question.producer, adds, elements))
 
     def close(self) -> None:
         """Answer nothing any more."""

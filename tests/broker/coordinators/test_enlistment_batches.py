@@ -32,8 +32,8 @@ class World:
         self.requests = {}
         self.sent = []
 
-    def ask(self, number, broker_id=2, transactional_id="x", producer_id=7, epoch=0, adds=True):
-        self.open[number] = Asked(number, broker_id, transactional_id, Producer(producer_id, epoch), adds)
+    def ask(self, number, broker_id=2, transactional_id="x", producer_id=7, epoch=0, adds=True, elements=3):
+        self.open[number] = Asked(number, broker_id, transactional_id, Producer(producer_id, epoch), adds, elements)
         self.step(self.open[number])
 
     def step(self, event):
@@ -42,6 +42,8 @@ class World:
                 assert action.broker_id not in self.requests, "one request in flight a coordinator"
                 ids = [self.open[number].transactional_id for number in action.numbers]
                 assert 0 < len(ids) == len(set(ids)) <= LIMITS.batch_max
+                elements = sum(self.open[number].elements for number in action.numbers)
+                assert len(ids) == 1 or elements <= LIMITS.elements_max
                 self.requests[action.broker_id] = action.numbers
                 self.sent += action.numbers
             elif isinstance(action, Deliver):
@@ -98,6 +100,19 @@ def test_a_request_has_a_bound_and_every_id_its_turn():
     assert world.requests == {2: (5, 1)}
     world.answer()
     assert world.requests == {2: (2,)}
+
+
+def test_a_request_has_no_more_elements_than_a_broker_takes():
+    """Those that do not fit are first in the next one; a question with too many goes alone."""
+    world = World()
+    for number, elements in enumerate((500, 500, 400, 2000, 3)):
+        world.ask(number, transactional_id=f"id-{number}", elements=elements)
+    world.tick()
+    sent = []
+    while world.requests:
+        sent.append(world.requests[2])
+        world.answer()
+    assert sent == [(0,), (1, 2), (3,), (4,)]
 
 
 def test_a_lost_request_is_the_clients_to_repeat():

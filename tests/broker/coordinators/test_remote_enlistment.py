@@ -77,6 +77,19 @@ def answer_of(codes_by_id):
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
+async def test_no_request_has_more_elements_than_a_broker_takes(bench):
+    """It would close the connection, and every question would fail; one alone goes however large it is."""
+    wanted = [[TopicPartition(f"t{number % 3}", number) for number in range(count)] for count in (400, 497, 1, 2000, 1)]
+    for number, partitions in enumerate(wanted):
+        bench.add(*partitions, name=str(number))
+    sent = []
+    while sum(map(len, sent)) < len(wanted):
+        _, request, answer = await bench.links.take()
+        sent.append([int(one.transactional_id) for one in request.transactions])
+        answer.set_result(answer_of({str(one): dict.fromkeys(wanted[one], 0) for one in sent[-1]}))
+    assert sent == [[0], [1, 2], [3], [4]]
+
+
 async def test_questions_of_many_transactions_go_in_one_request(bench):
     """Each with its own answer, also about each partition."""
     adding, verifying = bench.add(T1, T0, name="a"), bench.add(T0, name="b", adds=False)
