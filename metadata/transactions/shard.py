@@ -49,7 +49,7 @@ from stratalog.wire.schema import DecodeError
 __all__ = ["TransactionShard"]
 
 _ONGOING: Final = TransactionStatus.ONGOING
-_EXPIRED_AT_ONCE: Final = 1_000  # those of a busy hour may be very many
+_LATE_AT_ONCE: Final = 1_000  # those of a busy hour expire together, and those of a crash are late together
 
 
 class _Decided(Struct):
@@ -228,12 +228,7 @@ class TransactionShard:
     def _abort(self, transaction: Transaction, now: Now, fresh_id: int | None) -> list[Action]:
         """Take the transaction from its producer."""
         actions = self._decide(
-            transaction,
-            now,
-            commit=False,
-            client_version=self.settings.version,
-            fence=True,
-            fresh_id=fresh_id,
+            transaction, now, commit=False, client_version=self.settings.version, fence=True, fresh_id=fresh_id
         )
         assert actions is not None, "an id is at hand where one is needed"
         return actions
@@ -378,17 +373,20 @@ class TransactionShard:
         return actions
 
     def _abort_late(self, now: Now) -> list[Action]:
-        late = [one for one, abort_at_ms in self._abort_at.items() if abort_at_ms <= now.monotonic_ms]
+        late = (one for one, abort_at_ms in self._abort_at.items() if abort_at_ms <= now.monotonic_ms)
         actions: list[Action] = []
-        for transactional_id in late:
+        before = len(self._abort_at)
+        for transactional_id in list(islice(late, _LATE_AT_ONCE)):
             actions += self._timed_out(TimedOut(transactional_id, self.transactions[transactional_id].producer), now)
+        if before - len(self._abort_at) == _LATE_AT_ONCE:
+            self._next_abort_ms = now.monotonic_ms  # the others follow in the next turns of the loop
         return actions
 
     def _expire(self, now: Now) -> list[Action]:
         before_ms = self._jumps.believed_ms(now, self.settings.id_expiration_ms) - self.settings.id_expiration_ms
         old = (one for one in self.transactions.values() if one.status.resting and one.last_update_ms <= before_ms)
-        expired = [one.transactional_id for one in islice(old, _EXPIRED_AT_ONCE)]
-        if len(expired) == _EXPIRED_AT_ONCE:
+        expired = [one.transactional_id for one in islice(old, _LATE_AT_ONCE)]
+        if len(expired) == _LATE_AT_ONCE:
             self._next_expiry_ms = now.monotonic_ms  # the others follow in the next turns of the loop
         for transactional_id in expired:
             del self.transactions[transactional_id]
