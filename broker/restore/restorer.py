@@ -46,6 +46,7 @@ from stratalog.hot.storage.checkpoint import (
     write_remote_log,
 )
 from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.metadata.controller.brokers import first_of_era_above
 from stratalog.metadata.formatting.initial_voters import InitialVoter, quorum_of
 from stratalog.metadata.image.record_values import record_values
 from stratalog.metadata.image.snapshot import SnapshotId, snapshot_name
@@ -353,7 +354,8 @@ class Restorer:
             node_id=self._node_id,
             directory_id=directory_id,
             incarnation=self._incarnation,
-            next_producer_id=self._next_producer_id,
+            # Producers that run on may have left no trace in the bucket: their ids were given out lately, or long ago.
+            next_producer_id=first_of_era_above(self._next_producer_id, int.from_bytes(self._random_uuid()[:8])),
         )
         for batch in batches_of([(None, value) for value in record_values(records, 0)], self._now_ms):
             log_.append_as_leader(batch, leader_epoch=epoch, now_ms=self._now_ms)

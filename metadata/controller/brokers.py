@@ -36,6 +36,7 @@ __all__ = [
     "begin_producer_era",
     "check_broker_epoch",
     "fence_broker",
+    "first_of_era_above",
     "first_producer_id_of_era",
     "raise_leader_epoch",
     "register_broker",
@@ -204,13 +205,18 @@ def begin_producer_era(image: ClusterImage, broker_id: int, draw: int) -> Decisi
     ``draw`` is a random number of 64 bits. It decides where the era begins, because a log that goes back twice to the same
     copy knows nothing of the first time. The answer is the first id that may be given out from now on.
     """
-    era = (image.next_producer_id >> _ERA_BITS) + 1
-    left = (_PRODUCER_ID_MAX >> _ERA_BITS) - era
-    era += draw % max(left >> _ERA_SHARE_BITS, 1)
-    next_id = min(era << _ERA_BITS, _PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK)
+    next_id = first_of_era_above(image.next_producer_id, draw)
     broker = image.brokers.brokers.get(broker_id)
     epoch = -1 if broker is None else broker.epoch
     return Decision((ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=next_id),), next_id)
+
+
+def first_of_era_above(next_producer_id: int, draw: int) -> int:
+    """The first id of an era above ``next_producer_id``; see `begin_producer_era`."""
+    era = (next_producer_id >> _ERA_BITS) + 1
+    left = (_PRODUCER_ID_MAX >> _ERA_BITS) - era
+    era += draw % max(left >> _ERA_SHARE_BITS, 1)
+    return min(era << _ERA_BITS, _PRODUCER_ID_MAX - PRODUCER_IDS_PER_BLOCK)
 
 
 def first_producer_id_of_era(image: ClusterImage) -> int:

@@ -22,7 +22,7 @@ from stratalog.client.groups import commit_offsets, committed_offsets
 from stratalog.client.records import NewRecord
 from stratalog.client.records import Producer as PlainProducer
 from stratalog.tier.bucket.catalogue import ArchivedTopic
-from stratalog.tier.care.restore_plan import BucketState, PartitionState
+from stratalog.tier.care.restore_plan import ArchivedProducers, BucketState, PartitionState
 from stratalog.tier.documents.keys import PartitionId, topic_key
 from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.manifests.manifest_store import read_manifest
@@ -30,7 +30,9 @@ from stratalog.tier.manifests.parts import Claimant
 from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.messages.projection import write_projection
 from stratalog.tier.stores.local_store import LocalStore
+from stratalog.wire.batch import iter_records, read_header
 from stratalog.wire.errors import Invalid
+from stratalog.wire.records.metadata import ProducerIdsRecord, decode_record
 from stratalog.wire.topic import TopicPartition as Partition
 from stratalog.wire.topic import uuid_text
 
@@ -340,6 +342,40 @@ def test_leader_epochs_are_above_those_that_left_no_trace_in_the_bucket(tmp_path
     claimed = epochs(tmp_path, shown=first[0] + 9, incarnation=1)
     assert min(claimed[0], *unclaimed) > max(first) + 50_000
     assert epochs(tmp_path, shown=(1 << 31) - 2, incarnation=40_000) == [(1 << 31) - 2, 1 << 30]
+
+
+def test_producer_ids_are_above_those_that_left_no_trace_in_the_bucket(tmp_path):
+    """Producers run on under them: a batch under an id that was given out twice is answered as a repetition, and not appended."""
+    found = []
+    for name, uuid in (("first", bytes(16)), ("second", b"\x3f" * 16)):
+        topic = ArchivedTopic("t", bytes(16), 1, {"remote.storage.enable": "true"}, "c1")
+        state = BucketState("c1", 0, topics=(topic,))
+        data, again = str(tmp_path / name), lambda uuid=uuid: uuid
+        restorer = Restorer(
+            state,
+            data,
+            node_id=1,
+            incarnation=1,
+            now_ms=5,
+            producers_of=lambda _: ArchivedProducers(),
+            random_uuid=again,
+        )
+        restorer._next_producer_id = 7000
+        restorer.run()
+        log_ = (tmp_path / name / "__cluster_metadata-0" / f"{0:020}.log").read_bytes()
+        values = [record.value for at in batch_starts(log_) for record in iter_records(log_, at)]
+        records = [decode_record(value) for value in values]
+        found += [record.next_producer_id for record in records if isinstance(record, ProducerIdsRecord)]
+    assert found[0] > 1 << 20  # of the next era
+    assert found[1] > found[0] + (1 << 40)  # the dice say which
+
+
+def batch_starts(log_):
+    """Positions of the batches of log bytes."""
+    at = 0
+    while at < len(log_):
+        yield at
+        at += read_header(log_, at).size_bytes
 
 
 def test_a_directory_with_something_in_it_is_not_touched(tmp_path):
