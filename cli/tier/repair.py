@@ -109,10 +109,14 @@ def repair(
         note(f"Released the quarantine of {_release(store, topics)} partitions.")
         return
     how = _How(not plan_only, takeover, accept_loss)
-    with ThreadPoolExecutor(threads, "repair") as readers:
-        rows = [_row(*_carry_out(store, looked, how)) for looked in _plans(store, topics, grace, readers, deep=deep)]
-    if rows:
-        write_rows(rows if as_json else [_as_text(row) for row in rows], COLUMNS, as_json=as_json)
+    rows: list[dict[str, Any]] = []
+    try:
+        with ThreadPoolExecutor(threads, "repair") as readers:
+            plans = _plans(store, topics, grace, readers, deep=deep)
+            rows.extend(_row(*_carry_out(store, looked, how)) for looked in plans)
+    finally:  # an error in one partition does not hide the changes that were made in others
+        if rows:
+            write_rows(rows if as_json else [_as_text(row) for row in rows], COLUMNS, as_json=as_json)
     left = sum(row["outcome"] != "repaired" for row in rows)
     note(f"{len(rows) - left} partitions repaired, {left} to be repaired." if rows else "Nothing to repair.")
     if left:

@@ -46,6 +46,20 @@ def test_a_sound_archive_ends_a_repair_with_0(bucket):
     assert run("repair", "--bucket", bucket[0]) == (0, "", "Nothing to repair.\n")
 
 
+def test_an_error_does_not_hide_what_was_repaired_before(bucket):
+    """A manifest of a later release ends the command; the rows of the partitions before it are printed."""
+    url, store = bucket
+    other = ORDERS._replace(topic="payments", topic_id=bytes(16))
+    newer = to_bytes(read_manifest(store, ORDERS).manifest).replace(
+        b'"min_reader_version":1', b'"min_reader_version":9'
+    )
+    store.put(other.manifest_key, newer.rpartition(b',"crc32c":')[0] + b"}")
+    store.delete_many([ORDERS.manifest_key])
+    code, out, err = run("repair", "--bucket", url, "--apply", "--json")
+    assert (code != 0, json.loads(out)["topic"], "upgrade" in err) == (True, "orders", True)
+    assert read_manifest(store, ORDERS).manifest.totals.segments == 3
+
+
 @pytest.mark.parametrize(("owner", "incarnation"), [("a", 0), ("b", 3), ("", 3)])
 def test_a_manifest_without_a_trace_gets_the_incarnation_of_its_own_cluster(bucket, owner, incarnation):
     """That of another cluster in the bucket would fence the leader, if it lives, for good."""
