@@ -300,6 +300,7 @@ async def test_a_command_that_came_between_two_processes_is_watched(process, mon
         os.kill(process.pid, signal.SIGSTOP)
         with pytest.raises(WorkerLost, match="no sign of life"):
             await asyncio.wait_for(waiting, 20)
+        await until(lambda: process._given_up == 0)  # the killed process has ended
 
 
 @pytest.mark.story
