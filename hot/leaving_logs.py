@@ -14,13 +14,12 @@ from stratalog.hot.directory import DELETE_SUFFIX, LogDirectory
 from stratalog.hot.gone_logs import note_lost
 from stratalog.hot.stale_rows import drop_rows_of_topic
 from stratalog.hot.storage.checkpoint import PARTITION_METADATA, read_topic_id, topic_id_to_bytes, write_topic_id
-from stratalog.hot.storage.directory_names import FoundPartition, directory_name
+from stratalog.hot.storage.directory_names import NAME_BYTES_MAX, FoundPartition, directory_name, name_beside
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_text
 
 __all__ = ["doom_left", "doom_partition", "forget_other_topic", "make_way", "set_log_aside"]
 
-_NAME_BYTES_MAX = 255
 _SEGMENT: Final = ".log"
 
 log = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ def doom_partition(directory: LogDirectory, name: TopicPartition, unique: Uuid) 
     new name is there, which `DirectoryRemoval` makes durable, too.
     """
     end = f".{unique.hex()}{DELETE_SUFFIX}"
-    target = f"{directory.path}/{directory_name(name)[: _NAME_BYTES_MAX - len(end)]}{end}"
+    target = f"{directory.path}/{directory_name(name)[: NAME_BYTES_MAX - len(end)]}{end}"
     directory.leaving.add(name)
     directory.files.rename(directory.partition_path(name), target)
     directory.leaving.discard(name)
@@ -133,7 +132,7 @@ def forget_other_topic(directory: LogDirectory, name: TopicPartition, topic_id: 
 def set_log_aside(directory: LogDirectory, name: TopicPartition, unique: Uuid) -> str:
     """Move one log out of the way, durably; the path where it is kept. Raises `OSError`."""
     path = directory.partition_path(name)
-    kept = f"{path}.{unique.hex()}-stray"
+    kept = f"{directory.path}/{name_beside(directory_name(name), f'.{unique.hex()}-stray')}"
     directory.files.rename(path, kept)
     directory.forget(name)
     directory.files.sync_directory(directory.path)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from stratalog.hot.storage.directory_names import name_beside
 from stratalog.hot.storage.filesystem import File, Filesystem, append_all
 
 __all__ = ["NOTE", "STRAY", "Quarantine"]
@@ -67,9 +68,9 @@ class Quarantine:
             parent, _, name = self._partition_directory.rpartition("/")
             taken = {entry.name for entry in self._files.scan(parent)}
             number = self._now_ms
-            while f"{name}.{number:032x}-stray" in taken:
+            while (kept := name_beside(name, f".{number:032x}-stray")) in taken:
                 number += 1
-            self._directory = f"{parent}/{name}.{number:032x}-stray"
+            self._directory = f"{parent}/{kept}"
             self._files.make_directory(self._directory)
             self._files.sync_directory(parent)
         return self._directory

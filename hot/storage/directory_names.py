@@ -8,9 +8,12 @@ from typing import Final, NamedTuple
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition, Uuid
 
-__all__ = ["FoundPartition", "directory_name", "parse_directory_name"]
+__all__ = ["NAME_BYTES_MAX", "FoundPartition", "directory_name", "name_beside", "parse_directory_name"]
 
 _PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+
+NAME_BYTES_MAX: Final = 255
+"""Linux takes no longer ones."""
 
 
 class FoundPartition(NamedTuple):
@@ -26,6 +29,13 @@ def directory_name(topic_partition: TopicPartition) -> str:
     if topic_partition.partition < 0:
         raise Invalid(f"partition {topic_partition.partition} of {topic_partition.topic!r} does not exist")
     return str(topic_partition)
+
+
+def name_beside(name: str, ending: str) -> str:
+    """The name of a directory that is kept beside a partition's, and ends so; of a long topic name it has the beginning."""
+    topic, dash, partition = name.rpartition("-")
+    end = f"{dash}{partition}{ending}"
+    return topic[: NAME_BYTES_MAX - len(end)] + end
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

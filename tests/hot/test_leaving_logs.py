@@ -141,6 +141,19 @@ def test_a_directory_of_the_same_name_and_another_topic_is_kept_aside(found):
     make_way(found, NAME, NEW, unique)  # nothing is left to move
 
 
+def test_a_log_of_the_longest_name_is_kept_aside(tmp_path):
+    """Under a name that Linux takes: else its log directory would go offline."""
+    name = TopicPartition("t" * 249, 12)
+    directory = LogDirectory.load(str(tmp_path / "d"), RealFilesystem())
+    log = directory.open_log(name, OLD, LogConfig(), now_ms=0)
+    log.sync()
+    log.abandon()
+    again = LogDirectory.load(directory.path, directory.files)
+    make_way(again, name, NEW, unique)
+    assert names(again) == [f"{'t' * 213}-12-stray"]
+    assert LogDirectory.load(directory.path, directory.files).unknown == []
+
+
 def test_no_log_is_begun_in_a_directory_that_names_another_topic(directory):
     """Also where no start has found it, and whatever became of its deletion."""
     assert made_again(directory) == 0

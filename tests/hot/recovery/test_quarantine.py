@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from stratalog.hot.recovery.quarantine import NOTE, STRAY, Quarantine
+from stratalog.wire.topic import TopicPartition
 
 
 def test_files_are_moved_with_a_note_that_says_why(files, tmp_path):
@@ -41,3 +42,19 @@ def test_two_quarantines_have_two_directories(files, tmp_path):
         quarantine.move(["x"], "r")
         kept.add(quarantine.directory)
     assert len(kept) == 2
+
+
+def test_a_torn_tail_of_a_topic_with_the_longest_name_is_kept(bench):
+    """A name that Linux does not take had its log directory offline at each start."""
+    bench.partition = TopicPartition("t" * 249, 0)
+    bench.directory = f"{Path(bench.directory).parent}/{bench.partition}"
+    log = bench.open()
+    bench.append(log, 2)
+    log.sync()
+    log.abandon()
+    path = Path(bench.directory, f"{0:020d}.log")
+    path.write_bytes(path.read_bytes() + b"torn")
+    again = bench.open(clean=False)
+    assert again.log_end_offset == 2
+    assert Path(again.recovery.quarantine, f"{0:020d}.log.from-{path.stat().st_size}").read_bytes() == b"torn"
+    assert STRAY.fullmatch(Path(again.recovery.quarantine).name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stratalog.hot.storage.directory_names import directory_name, parse_directory_name
+from stratalog.hot.storage.directory_names import directory_name, name_beside, parse_directory_name
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -27,3 +27,12 @@ def test_a_negative_partition_has_no_directory():
     """Our own bug, caught early."""
     with pytest.raises(Invalid):
         directory_name(TopicPartition("flights", -1))
+
+
+@pytest.mark.parametrize(("length", "kept"), [(1, 1), (213, 213), (249, 213)])
+def test_a_name_beside_a_partitions_is_one_that_linux_takes(length, kept):
+    """The longest topic names leave no room for an ending. Two partitions of one have two names all the same."""
+    ending = f".{7:032x}-stray"
+    name = name_beside(f"{'t' * length}-11", ending)
+    assert name == f"{'t' * kept}-11{ending}"
+    assert len(name) <= 255
