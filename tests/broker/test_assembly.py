@@ -31,6 +31,7 @@ def test_functions_are_handed_on_not_the_broker():
         tiering=SimpleNamespace(submit=object(), chunks=object()),
         deep_work=SimpleNamespace(search=object()),
         purgatory=SimpleNamespace(check=object()),
+        replication=SimpleNamespace(leader_ends=object()),
     )
     services = assembly.new_views(broker)._services
     assert all(getattr(services, name) is not broker for name in type(services).__slots__)

@@ -165,6 +165,10 @@ class Oracles:
         return _dense(layout, size_bytes)
 
 
+OWN_TAGS = 21_000
+"""The first tag of fields that are this project's own: Kafka's have no such number."""
+
+
 def _kafka_python_class(cls):
     """Its class of that name, None for messages that it does not have: then kio judges alone."""
     protocol = kafka.protocol
@@ -176,6 +180,8 @@ def _kafka_python_class(cls):
 
 def _defaults(cls, theirs, path):
     for spec in cls.fields_declared:
+        if spec.tag is not None and spec.tag >= OWN_TAGS:
+            continue
         known = theirs.fields.get(spec.name) or theirs.fields["authorized_operations"]
         kind = spec.type.element if isinstance(spec.type, ListOf) else spec.type
         if isinstance(kind, Nested):
