@@ -80,14 +80,24 @@ def retained_bytes(unified: UnifiedLog, remote: RemotePartition) -> int:
 
 
 def _archived(entries: RemoteLog | None, log_start_offset: int, end: int) -> tuple[Iterable[RetainedRange], int]:
-    """The archived ranges below ``end`` that end behind the log start, and the bytes of all of them."""
+    """The archived ranges below ``end`` that end behind the log start, and the bytes of all of them.
+
+    An object that reaches across ``end`` counts with the part of its bytes that its offsets below are.
+    """
     if entries is None:
         return (), 0
     ranges, total_bytes = entries.retained(log_start_offset)
     if entries.remote_end <= end:
         return ranges, total_bytes
-    below = [one._replace(end=min(one.end, end)) for one in takewhile(lambda one: one.base < end, ranges)]
+    below = [_part_below(one, end) for one in takewhile(lambda one: one.base < end, ranges)]
+    below = [one for one in below if one.end > log_start_offset]
     return below, sum(one.size_bytes for one in below)
+
+
+def _part_below(one: RetainedRange, end: int) -> RetainedRange:
+    if one.end <= end:
+        return one
+    return one._replace(end=end, size_bytes=one.size_bytes * (end - one.base) // (one.end - one.base))
 
 
 def _archived_end(unified: UnifiedLog, remote: RemotePartition) -> int:

@@ -1,10 +1,11 @@
 """An archive that another cluster owns from now on, while this one goes on acknowledging records."""
 
+import pytest
 from msgspec.structs import replace
 
 from stratalog.broker.archive.retention import planned_log_start, retained_bytes
 from stratalog.tier.bucket.trash import DELETED_RECORDS
-from stratalog.tier.manifests.manifest import Claimant, set_log_start, take_over
+from stratalog.tier.manifests.manifest import REPAIR, Claimant, set_log_start, successor, take_over
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.batch import Record, build_batch
@@ -70,6 +71,35 @@ def test_retention_counts_local_records_and_those_that_both_logs_have(tmp_path):
     assert planned_log_start(rig.unified, remote, 0) == 0
     rig.log.update_config(replace(rig.log.config, retention_bytes=local_bytes))
     assert planned_log_start(rig.unified, remote, 0) == 40
+
+
+@pytest.mark.parametrize("base", [0, 40])
+def test_retention_counts_no_byte_of_an_object_of_the_owner_beyond_the_border(tmp_path, base):
+    """The border lies inside one where the owner merges, or where the first local segments have gone by retention."""
+    rig = taken_over(tmp_path)
+    inputs = rig.manifest.entries
+    records = [[Record(at + n, 1000, None, b"o" * 600) for n in range(5)] for at in range(base, 200, 5)]
+    data = b"".join(bytes(build_batch(batch, leader_epoch=7)) for batch in records)
+    if not base:
+        change_manifest(
+            rig.store, PARTITION, lambda held: successor(replace(held, entries=(), remote_end=0), REPAIR, 2)
+        )
+    archive_log(rig.store, PARTITION, [data], now_ms=2, claimant=OWNER)
+    assert len(rig.manifest.entries) == (len(inputs) + 1 if base else 1)
+    rig.unified.remote.refresh()
+    rig.settle()
+    rig.write(20)
+    local_bytes = sum(one.size_bytes for one in rig.log.segments())
+    below = sum(entry.data_bytes for entry in inputs) if base else rig.manifest.entries[0].data_bytes * 40 // 200
+    assert retained_bytes(rig.unified, rig.unified.remote) == below + local_bytes
+    rig.log.update_config(replace(rig.log.config, retention_bytes=local_bytes - 1000))
+    start = planned_log_start(rig.unified, rig.unified.remote, 0)
+    assert start == 50
+    rig.log.advance_log_start(start)
+    rig.log.delete_local_before(start)
+    left_bytes = sum(one.size_bytes for one in rig.log.segments())
+    assert retained_bytes(rig.unified, rig.unified.remote) == left_bytes
+    assert planned_log_start(rig.unified, rig.unified.remote, 0) == start
 
 
 def test_no_local_file_goes_on_account_of_it(tmp_path):
