@@ -24,7 +24,7 @@ from stratalog.broker.archive.timelines import ControllerPorts, Timelines, Trans
 from stratalog.broker.archive.upload_gate import UploadGate
 from stratalog.broker.cold.cold_reads import open_cold_reads
 from stratalog.broker.cold.manifest_views import RemoteViews
-from stratalog.broker.cold.own_part import OwnPart
+from stratalog.broker.cold.own_part import own_part
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.directory_writer import nothing_gives_way
@@ -249,7 +249,7 @@ class Tiering:
             now_ms=self._elapsed_ms,
             checkpoint=state,
             views=self._views,
-            own=OwnPart(self._incarnation(), lambda: unified.log.first_base_offset),
+            own=own_part(self._incarnation(), lambda: unified.log),
         )
         self._remotes[unified] = unified.remote = remote
         archive = self._archives[unified] = self._new_archive(unified, remote)

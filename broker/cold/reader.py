@@ -111,7 +111,7 @@ class RemotePartition:
     @property
     def _own_end(self) -> int:
         """Where this log's part of the archive ends: above it the archive has other records."""
-        return self._own.end_under(self._remote.claimant)
+        return self._own.end_under(self._remote.claimant, self._remote.leader_epochs)
 
     @property
     def archive_clean_offset(self) -> int:
@@ -237,7 +237,8 @@ class RemotePartition:
         Raises `KafkaError` KAFKA_STORAGE_ERROR for what cannot be had, CORRUPT_MESSAGE for damaged chunks.
         """
         self._errors.raise_for(None)
-        if not self._remote.loaded or self._remote.find(offset) is None:
+        end_offset = self._own_end
+        if not self._remote.loaded or self._remote.find(offset) is None or offset >= end_offset:
             self._not_known(offset)
             return None
         self._views.used(self)
@@ -248,7 +249,7 @@ class RemotePartition:
                 self._errors.raise_for(plan.missing_table.uuid)
                 self._read_table(plan.missing_table, offset, reader)
             return None
-        out = ChunkSlices(offset, max_bytes, min_one_batch=min_one_batch, end_offset=self._own_end)
+        out = ChunkSlices(offset, max_bytes, min_one_batch=min_one_batch, end_offset=end_offset)
         stream.held = self._cached.take(plan.chunks, reader, out)
         if not stream.held:
             self._errors.raise_for(plan.chunks[0].id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from stratalog.broker.workers.io_worker import Submit, ask
@@ -27,6 +28,10 @@ class _Manifest(Protocol):
     @property
     def start_offset(self) -> int:
         """The first archived offset."""
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last archived offset of this cluster's log: another owner may have archived more."""
 
     def apply(self, view: ManifestView, *, asked_seq: int) -> object:
         """Take a manifest in that was asked for when number ``asked_seq`` was known."""
@@ -58,7 +63,7 @@ class RemoteTimes:
         """The first archived record at or after a time in ``[from_offset, before_offset)``. Raises `KafkaError`."""
         await self._load()
         at = start = max(self._manifest.start_offset, from_offset)
-        again = True
+        before_offset, again = min(before_offset, self._manifest.end_offset), True
         while (segment := self._remote.time_candidate(timestamp_ms, at)) is not None:
             if segment.base >= before_offset:
                 return None
@@ -80,7 +85,9 @@ class RemoteTimes:
 
     async def _find_largest(self, before_offset: int, *, again: bool) -> TimestampOffset | _Replaced | None:
         """As above. The object that holds the log start may have its largest timestamp in a record that was deleted."""
-        start = self._manifest.start_offset
+        start, end = self._manifest.start_offset, self._manifest.end_offset
+        if end < self._remote.remote_end:
+            return await self._largest_of(self._remote.latest_within(start, end), start, end, again=again)
         left: TimestampOffset | None = None
         segment = self._remote.latest_timestamp(start)
         if segment is not None and segment.base < start:
@@ -95,6 +102,24 @@ class RemoteTimes:
         if segment.base >= before_offset:
             return None
         return await self._find_in(segment, segment.max_timestamp_ms, start, before_offset, again=again)
+
+    async def _largest_of(
+        self, segments: Sequence[RemoteSegment], start: int, end: int, *, again: bool
+    ) -> TimestampOffset | _Replaced | None:
+        """The first record of ``[start, end)`` in these objects with the largest timestamp.
+
+        Another owner may have archived more behind ``end``: that says nothing of the local log.
+        """
+        best: TimestampOffset | None = None
+        for segment in segments:
+            found = await self._found(
+                commands.FindLargestTimestamp(self._partition, segment.key, start, end), again=again
+            )
+            if isinstance(found, _Replaced):
+                return found
+            if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
+                best = found
+        return best
 
     async def _find_in(
         self, segment: RemoteSegment, timestamp_ms: int, start: int, end: int, *, again: bool

@@ -5,7 +5,7 @@ Pure. Holds packed columns (about 70 bytes an object) and the chunk tables of th
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -195,6 +195,21 @@ class RemoteLog:
         """The first entry with the largest timestamp of those that end behind ``start_offset``."""
         latest = self._latest.largest(bisect_right(self._entries.ends, start_offset))
         return None if latest is None else self.time_candidate(latest, start_offset)
+
+    def latest_within(self, start_offset: int, end_offset: int) -> list[RemoteSegment]:
+        """Some entries, in their order; one has the largest timestamp between two offsets.
+
+        They are those that reach across either, and the first with the largest among the others.
+        """
+        entries = self._entries
+        first, behind = bisect_right(entries.ends, start_offset), bisect_left(entries.bases, end_offset)
+        if first >= behind:
+            return []
+        whole = range(first + (entries.bases[first] < start_offset), behind - (entries.ends[behind - 1] > end_offset))
+        found = {first, behind - 1} - set(whole[:1]) - set(whole[-1:])
+        if whole:
+            found.add(max(whole, key=entries.max_timestamps.__getitem__))
+        return [self.segment(at) for at in sorted(found)]
 
     def aborted_candidates(self, start_offset: int, end_offset: int) -> list[RemoteSegment]:
         """Entries of ``[start_offset, end_offset)`` that aborted transactions overlap."""

@@ -4,7 +4,7 @@ import random
 from types import SimpleNamespace
 
 from stratalog.broker.archive.partition_archive import Archive
-from stratalog.broker.cold.own_part import OwnPart
+from stratalog.broker.cold.own_part import own_part
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.log import Log
@@ -68,7 +68,7 @@ class Rig:
             wake=lambda: None,
             now_ms=lambda: self.now_ms,
             checkpoint=checkpoint,
-            own=OwnPart(0, lambda: self.log.first_base_offset),
+            own=own_part(0, lambda: self.log),
         )
         return Archive(
             self.unified,

@@ -26,9 +26,9 @@ def taken_over(tmp_path, config=CONFIG) -> Rig:
     return rig
 
 
-def owner_archives(rig) -> None:
-    """Its records [40, 60): this cluster has others there."""
-    batches = [[Record(base + n, 1000, None, b"o" * 60) for n in range(5)] for base in range(40, 60, 5)]
+def owner_archives(rig, start=40) -> None:
+    """Its records up to 60: this cluster has others there."""
+    batches = [[Record(base + n, 1000, None, b"o" * 60) for n in range(5)] for base in range(start, 60, 5)]
     data = b"".join(bytes(build_batch(records, leader_epoch=7)) for records in batches)
     archive_log(rig.store, PARTITION, [data], now_ms=2, claimant=OWNER)
     rig.unified.remote.refresh()
@@ -43,6 +43,19 @@ def test_it_ends_where_the_local_disk_begins(tmp_path):
     assert (rig.manifest.remote_end, rig.log.first_base_offset) == (60, 40)
     assert (remote.start_offset, remote.end_offset, remote.state.remote_end_offset) == (0, 40, 40)
     assert remote.archive_clean_offset == 0
+
+
+def test_it_ends_where_an_owner_goes_on_that_has_gone_back_to_a_cut(tmp_path):
+    """The records between that and the local disk are lost. Those of the owner, at the same offsets, are others."""
+    rig = taken_over(tmp_path)
+    kept = tuple(one for one in rig.manifest.entries if one.end <= 20)
+    change_manifest(rig.store, PARTITION, lambda held: successor(replace(held, entries=kept, remote_end=20), REPAIR, 2))
+    owner_archives(rig, 20)
+    remote = rig.unified.remote
+    assert (rig.manifest.remote_end, rig.log.first_base_offset) == (60, 40)
+    assert (remote.start_offset, remote.end_offset, remote.state.remote_end_offset) == (0, 20, 20)
+    rig.log.update_config(replace(rig.log.config, retention_bytes=0))
+    assert planned_log_start(rig.unified, remote, 0) == rig.log.active_base_offset
 
 
 def test_its_log_start_takes_nothing_that_is_only_local(tmp_path):
@@ -79,7 +92,7 @@ def test_retention_counts_no_byte_of_an_object_of_the_owner_beyond_the_border(tm
     rig = taken_over(tmp_path)
     inputs = rig.manifest.entries
     records = [[Record(at + n, 1000, None, b"o" * 600) for n in range(5)] for at in range(base, 200, 5)]
-    data = b"".join(bytes(build_batch(batch, leader_epoch=7)) for batch in records)
+    data = b"".join(bytes(build_batch(one, leader_epoch=7 if one[0].offset >= 40 else 1)) for one in records)
     if not base:
         change_manifest(
             rig.store, PARTITION, lambda held: successor(replace(held, entries=(), remote_end=0), REPAIR, 2)

@@ -37,7 +37,7 @@ class Archive:
         self.gone = set()
         self.asked = []
         self.reads = 0
-        self.start_offset = 0
+        self.start_offset, self.end_offset = 0, 10 * len(latest)
         self.remote = RemoteLog(PARTITION)
         self.times = RemoteTimes(PARTITION, self.remote, self, self.submit)
 

@@ -131,6 +131,20 @@ def test_time_candidates_are_all_entries_that_reach_the_time():
     assert log_of(EMPTY).latest_timestamp() is None
 
 
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(-1, 5)), max_size=8), st.integers(0, 40), st.integers(0, 40))
+def test_one_of_those_named_has_the_largest_timestamp_of_a_span(rows, start, end):
+    """Those that reach across a border may have theirs beyond it. The first with the largest among the others is enough."""
+    entries, at = [], 0
+    for length, latest in rows:
+        entries.append(entry(at, at + length, max_timestamp_ms=latest))
+        at += length
+    found = log_of(extended(EMPTY, *entries) if entries else EMPTY).latest_within(start, end)
+    touched = [one for one in entries if one.base < end and one.end > start]
+    whole = [one for one in touched if start <= one.base and one.end <= end]
+    best = max(whole, key=lambda one: one.max_timestamp_ms, default=None)
+    assert [one.base for one in found] == [one.base for one in touched if one not in whole or one is best]
+
+
 class FollowedLog(RuleBasedStateMachine):
     """A broker's copy beside the manifest itself: whatever it hears, in whatever order, and forgets."""
 
