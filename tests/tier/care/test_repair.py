@@ -11,10 +11,11 @@ from stratalog.tier.care.repair import QUARANTINE, RepairRefused, apply_repair
 from stratalog.tier.care.repair_plan import plan_repair
 from stratalog.tier.care.rewind import read_cut_target, rewind_partition
 from stratalog.tier.care.verify_partition import VerifyOptions
+from stratalog.tier.manifests import manifest_store
 from stratalog.tier.manifests.anomaly import AnomalyKind
 from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.json import from_bytes, to_bytes
-from stratalog.tier.manifests.manifest import claim
+from stratalog.tier.manifests.manifest import REPAIR, ManifestFull, claim, successor
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.manifests.parts import Claimant, Job
 from stratalog.tier.manifests.runs import COMPACT_KIND
@@ -84,6 +85,20 @@ def test_a_run_ends_where_what_it_knows_may_be_gone(archive, repairing, kind, go
     archive.damage(kind)
     repaired = repairing.apply(repairing.plan(), accept_loss=True)
     assert (run in repaired.jobs) is goes_on
+
+
+def test_a_manifest_that_takes_no_commit_any_more_can_be_repaired(archive, repairing, monkeypatch):
+    """An earlier version, or retention, has filled it: its archive must not stay damaged for that."""
+    monkeypatch.setattr(manifest_store, "_BYTES_MAX_OF_GROWTH", 1000)
+    with pytest.raises(ManifestFull):
+        change_manifest(archive.store, archive.partition, lambda held: successor(held, "commit", 8))
+    archive.damage("wrong-bounds")
+    assert repairing.apply(repairing.plan()).commits[-1].kind == REPAIR
+    assert repairing.plan() is None
+    archive.damage("wrong-bounds")
+    monkeypatch.setattr(manifest_store, "_BYTES_MAX_OF_UPKEEP", 1000)
+    with pytest.raises(ManifestFull):
+        repairing.apply(repairing.plan())
 
 
 @pytest.mark.parametrize("kind", WITHOUT_LOSS)
