@@ -111,6 +111,7 @@ class BoundedArchive:
         )
         self._end_offset = 0
         self._tail: KeptTail | None = None
+        self._has_ended = False
 
     def take(self, report: BoundedViewRead, tails: TailFile) -> None:
         """The view has been read; ``tails`` gets its tail. Raises `OSError`.
@@ -128,12 +129,17 @@ class BoundedArchive:
         """Pass a command of `RemotePartition` to the worker; its report is as if the archive ended at the tail."""
         tail = None if self._tail is None else self._tail.tail
         if isinstance(command, commands.ReadManifest):
-            self._worker(self._command, lambda report: answered(self._reread(report)))
+            self._worker(self._command, lambda report: self._take_anew(report, answered))
         elif isinstance(command, commands.ReadFooter) and tail is not None and command.key == tail.key:
             whole = structs.replace(command, path=None)  # the chunk might be one that the view does not hold whole
             self._worker(whole, lambda report: answered(_without_tail(report, tail)))
         else:
             self._worker(command, answered)
+
+    def _take_anew(self, report: commands.Report, answered: Callable[[commands.Report], None]) -> None:
+        answered(self._reread(report))
+        if self._has_ended:  # while it was read: its ranges would stay in memory, and its file open
+            self._inner.end_reads()
 
     def _reread(self, report: commands.Report) -> commands.Report:
         if not isinstance(report, BoundedViewRead):
@@ -195,6 +201,7 @@ class BoundedArchive:
 
     def end_reads(self) -> None:
         """The view is shown no longer."""
+        self._has_ended = True
         self._inner.end_reads()
 
     def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:

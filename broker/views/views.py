@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -214,26 +214,37 @@ class Views:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{led.topic_partition}: {error}") from error
         return led.log.log_end_offset if found is None else found.offset
 
+    async def _read(
+        self, asked: Sequence[commands.ReadBoundedView], wanted: ViewName
+    ) -> dict[PartitionId, commands.BoundedViewRead]:
+        """Read the views of some partitions. Raises `KafkaError`."""
+        reports = await asyncio.gather(*(ask(self._services.submit, one) for one in asked))
+        read: dict[PartitionId, commands.BoundedViewRead] = {}
+        for command, report in zip(asked, reports, strict=True):
+            if not isinstance(report, commands.BoundedViewRead):
+                raise _refusal(report)
+            read[command.partition] = report
+        if wanted.cut is None:
+            await self._check_covered(wanted.timestamp_ms or 0, read)
+        return read
+
     async def _show(self, name: str, wanted: ViewName, asked: Sequence[commands.ReadBoundedView], cut_id: str) -> None:
         """Read the views of partitions, some at a time, and show them when all are there. Raises `KafkaError`, `OSError`."""
         shown_id = asked[0].partition.topic_id if asked else b""
         topic_id = _view_id(name, cut_id, shown_id)
         tails = TailFile()
         partitions: list[UnifiedLog] = []
-        for start in range(0, len(asked), _AT_ONCE):
-            some = asked[start : start + _AT_ONCE]
-            reports = await asyncio.gather(*(ask(self._services.submit, one) for one in some))
-            read: dict[PartitionId, commands.BoundedViewRead] = {}
-            for command, report in zip(some, reports, strict=True):
-                if not isinstance(report, commands.BoundedViewRead):
-                    raise _refusal(report)
-                read[command.partition] = report
-            if wanted.cut is None:
-                await self._check_covered(wanted.timestamp_ms or 0, read)
-            for command in some:
-                report = read[command.partition]
-                partitions.append(self._partition(name, topic_id, command, report, tails))
-                await asyncio.sleep(0)  # each may write megabytes
+        try:
+            for start in range(0, len(asked), _AT_ONCE):
+                some = asked[start : start + _AT_ONCE]
+                read = await self._read(some, wanted)
+                for command in some:
+                    report = read[command.partition]
+                    partitions.append(self._partition(name, topic_id, command, report, tails))
+                    await asyncio.sleep(0)  # each may write megabytes
+        except BaseException:
+            _end_reads(partitions)  # their ranges would stay in memory, and their file open
+            raise
         node_id = self._services.node_id
         state = PartitionImage((node_id,), (node_id,), leader=node_id, leader_epoch=LEADER_EPOCH)
         numbers = {one.topic_partition.partition: state for one in partitions}
@@ -283,11 +294,17 @@ class Views:
         del self._names[view.topic.topic_id]
         for unified in view.partitions:
             self._services.partitions.remove_view(unified)
-            if unified.remote is not None:
-                unified.remote.end_reads()
+        _end_reads(view.partitions)
 
     def _now_ms(self) -> int:
         return int(self._services.clock.monotonic() * 1000)
+
+
+def _end_reads(partitions: Iterable[UnifiedLog]) -> None:
+    """Keep nothing for the readers of partitions that are shown no longer."""
+    for unified in partitions:
+        if unified.remote is not None:
+            unified.remote.end_reads()
 
 
 def _refusal(report: commands.Report) -> KafkaError:

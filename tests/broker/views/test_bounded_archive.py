@@ -147,6 +147,20 @@ def test_a_view_that_is_read_again_keeps_the_file_of_its_tail(rig):
     assert archive._tail is tail
 
 
+def test_a_view_that_is_closed_while_it_is_read_again_leaves_nothing_behind(rig, monkeypatch):
+    """Its ranges would count for those of other views, and its file would stay open."""
+    archive = rig.open(20)
+    archive._inner.unload()
+    late = []
+    monkeypatch.setattr(archive, "_worker", lambda command, answered: late.append((command, answered)))
+    assert archive.read("r", 0, 1 << 20, min_one_batch=True) is None
+    archive.end_reads()
+    ((command, answered),) = late
+    answered(rig.worker.execute(command))
+    assert archive._inner._views.entry_count == 0
+    assert not archive._inner._views._counts
+
+
 def test_a_full_disk_is_said_when_a_view_is_read_again(rig, monkeypatch):
     """Its readers hear of it, and it is tried again for those that come later."""
     archive = rig.open(20)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -25,7 +27,7 @@ from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.tier.work.work import Worker
 from stratalog.wire.batch import Record, build_batch
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 
 ORDERS = b"orders".ljust(16)
 START_MS = 1_700_000_000_000
@@ -108,6 +110,30 @@ async def test_a_view_that_finds_no_room_leaves_nothing_behind(tmp_path, monkeyp
     assert not any(opener.table.has_view(name, number) for number in range(3))
     assert await opener.views.open(name) is ErrorCode.NONE
     assert all(opener.table.has_view(name, number) for number in range(3))
+
+
+async def test_a_view_that_is_refused_leaves_no_file_and_no_ranges_behind(tmp_path, monkeypatch):
+    """Clients ask for it again and again until its last records are archived."""
+    opener, name = Opener(tmp_path, 3), f"orders@{START_MS + 13}"
+    files = []
+
+    class Kept(TailFile):
+        def __init__(self):
+            super().__init__()
+            files.append(weakref.ref(self._file))
+
+    async def refuse(_timestamp_ms, read):
+        if any(one.partition == 2 for one in read):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "not archived yet")
+
+    monkeypatch.setattr(views, "_AT_ONCE", 1)
+    monkeypatch.setattr(views, "TailFile", Kept)
+    monkeypatch.setattr(opener.views, "_check_covered", refuse)
+    for _ in range(3):
+        assert await opener.views.open(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    gc.collect()
+    assert [file() for file in files] == [None] * 3
+    assert opener.views._ranges.entry_count == 0
 
 
 @pytest.mark.parametrize(
