@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -139,10 +139,14 @@ class Housekeeping:
                 self._keep_bounds(directory)
         self._retry_unopened()
         services.tiering.tick()
+        leaving: list[UnifiedLog] = []
         for count, unified in enumerate(self._next_partitions(), 1):
             self._tick_one(unified, now, now_ms, elapsed_ms)
-            if count % _PARTITIONS_A_PAUSE == 0 or unified.log.start.is_leaving:
+            is_leaving = unified.log.start.is_leaving
+            leaving += [unified] * is_leaving
+            if count % _PARTITIONS_A_PAUSE == 0 or is_leaving:
                 yield None
+        self._leave(leaving)
         self._remove_left(services.metadata, elapsed_ms)
         services.metadata.tick(now)
 
@@ -179,6 +183,29 @@ class Housekeeping:
         if removal is not None:
             self._services.removals.submit(removal, owner.directory)
 
+    def _leave(self, leaving: Sequence[UnifiedLog]) -> None:
+        """Take the names of segments that have left these logs, beside the tick: thousands take seconds.
+
+        More may come between two ticks than one of them takes, and the disk would fill up.
+        """
+        name = "segments that leave"
+        if leaving and name not in self._under_way:
+            self._run(name, self._leaving(leaving), TICK_SECONDS)
+
+    def _leaving(self, leaving: Sequence[UnifiedLog]) -> Steps[None]:
+        for unified in leaving:
+            while unified.log.start.is_leaving:
+                partition = unified.partition
+                is_here = self._services.hosted.table.get(unified.topic_partition) is unified
+                if not is_here or partition.directory.offline is not None:
+                    break
+                try:
+                    unified.log.start.go_on_leaving()
+                except OSError as error:
+                    partition.directory.report(error)  # no batch was refused: it is tried again with the next tick
+                    break
+                yield None
+
     def _next_partitions(self) -> Iterator[UnifiedLog]:
         """Those whose turn it is: all of a hundred, an eighth of more, so that ten thousand do not stop the loop."""
         table = self._services.hosted.table
@@ -207,9 +234,8 @@ class Housekeeping:
                 unified.partition.directory.report(error, unified.partition)
             except Corrupt as error:
                 self._services.report_corruption(unified, error)
-            if (
-                unified.log.start.is_leaving
-            ):  # a kill would bring back what has not left yet: so the log start is kept now
+            if unified.log.start.is_leaving:
+                # A kill would bring back what has not left yet: so the log start is kept now.
                 unified.partition.directory.await_bounds(unified.partition)
                 yield None
         self._services.tiering.retained()

@@ -55,7 +55,8 @@ class LogMoving:
                 break
             frozen.append((segment, segment.size_bytes))
         active = parts.segments[len(frozen)]
-        snapshots = tuple(parts.snapshots.offsets)
+        first = parts.segments[0].base_offset
+        snapshots = tuple(offset for offset in parts.snapshots.offsets if offset >= first)
         return CopyView(
             parts.cycles.generation,
             tuple(frozen),

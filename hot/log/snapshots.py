@@ -109,6 +109,10 @@ class ProducerSnapshots:
                 kept.append(offset)
         self.offsets[:] = kept
 
+    def forget_before(self, first: int) -> None:
+        """The files below this offset lie elsewhere."""
+        self.offsets[:] = [offset for offset in self.offsets if offset >= first]
+
     def remove(self, offsets: Iterable[int]) -> None:
         """Remove these files if they exist; the removal need not be durable. Raises `OSError`."""
         for offset in offsets:

@@ -137,12 +137,12 @@ class LogStart:
         if not self._place.config.remote_storage_enable:
             self.advance(segments[0].base_offset)
         self.go_on_leaving()
-        self._snapshots.keep(segments[0].base_offset)
         return count
 
     def relocated(self) -> None:
         """The files have been copied, without segments that were leaving."""
         self._leaving.clear()
+        self._snapshots.forget_before(self._segments[0].base_offset)
 
     @property
     def is_leaving(self) -> bool:
@@ -150,8 +150,13 @@ class LogStart:
         return bool(self._leaving)
 
     def go_on_leaving(self) -> None:
-        """Take the names of some segments that have left the log, as `finish_leaving`: each costs a sync of the directory."""
-        self._take_names(_NAMES_AT_ONCE)
+        """Take the names of some segments that have left the log, as `finish_leaving`: each costs a sync of the directory.
+
+        Their snapshots go with them: a start that finds a segment, and has to read it, knows producers from before it.
+        """
+        if self._leaving:
+            self._take_names(_NAMES_AT_ONCE)
+            self._snapshots.keep((self._leaving or self._segments)[0].base_offset)
 
     def finish_leaving(self) -> None:
         """Take the names of the segments that have left the log, oldest first. Raises `OSError`; then call it again."""

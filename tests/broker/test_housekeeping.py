@@ -151,10 +151,48 @@ def test_segments_that_leave_do_so_a_few_in_a_turn_and_the_log_start_is_kept_mea
     assert (log.log_start_offset, log.start.is_leaving) == (19, True)
     node.wait_until(lambda: log.start.kept_offset == 19)
     assert node.run(lambda: sum(1 for _ in node.node.housekeeping._tick())) == 1
-    for _ in range(4):
-        node.run(lambda: to_the_end(node.node.housekeeping._tick()))
+    node.wait_until(lambda: not log.start.is_leaving)
     assert sorted(path.name for path in Path(log.directory).glob("*.log")) == [f"{19:020d}.log", f"{20:020d}.log"]
     assert node.end("t", timestamp=-2) == 19
+
+
+def test_all_segments_that_leave_have_done_so_soon_after_one_tick(start_node):
+    """A log may roll more often than a few times in a tick: its disk would fill up with what has left."""
+    node = start_node()
+    node.create("t", retention_ms=-1, retention_bytes=1)
+    log = node.partition("t").log
+    node.run(node.node.housekeeping.stop)
+    for _ in range(2):
+        for _ in range(30):
+            node.produce("t", b"v")
+            node.run(log.roll)
+        node.run(lambda: to_the_end(node.node.housekeeping._retain()))
+        assert log.start.is_leaving
+        node.run(lambda: to_the_end(node.node.housekeeping._tick()))
+        node.wait_until(lambda: not log.start.is_leaving)
+    assert len(list(Path(log.directory).glob("*.log"))) == 2
+
+
+def test_segments_of_a_topic_that_is_deleted_while_they_leave_hold_no_other_up(start_node):
+    """Nor does a log of the next topic of that name lose its own."""
+    node = start_node()
+    for topic in ("a", "b"):
+        node.create(topic, retention_ms=-1, retention_bytes=1)
+        for _ in range(20):
+            node.produce(topic, b"v")
+            node.run(node.partition(topic).log.roll)
+    node.run(node.node.housekeeping.stop)
+    node.run(lambda: to_the_end(node.node.housekeeping._retain()))
+    both = [node.partition(topic) for topic in ("a", "b")]
+    steps = node.node.housekeeping._leaving(both)
+    node.run(lambda: next(steps))
+    delete_topics(node.client(), ["a"])
+    node.wait_until(lambda: "a" not in node.node.image.topics.by_name)
+    node.create("a")
+    node.produce("a", b"new")
+    node.run(lambda: to_the_end(steps))
+    assert [one.log.start.is_leaving for one in both] == [True, False]
+    assert node.values("a") == [b"new"]
 
 
 def test_segments_that_cannot_leave_for_want_of_a_descriptor_leave_later(start_node, watched_files):

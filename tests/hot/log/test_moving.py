@@ -97,6 +97,22 @@ def test_a_view_is_void_after_a_change_of_the_files(log, bench, change):
     assert not log.moving.is_at(view)
 
 
+def test_segments_that_are_leaving_do_not_move(log, bench):
+    """They have left the log: only the place of before has their names and their snapshots."""
+    bench.fill(log, 12, per_segment=1)
+    log.sync()
+    view = log.moving.view()
+    log.delete_local_before(log.active_base_offset)
+    assert log.start.is_leaving
+    left = log.moving.view()
+    assert set(left.snapshots) < set(view.snapshots)
+    log.sync()
+    relocated(log, bench)
+    assert not log.start.is_leaving
+    assert log.moving.view().snapshots == left.snapshots
+    assert log._parts.snapshots.offsets == list(left.snapshots)
+
+
 def test_a_cut_is_seen_also_when_as_much_was_appended_again(log, bench):
     """Sizes and offsets are those of before, the bytes are not."""
     view, end = log.moving.view(), log.log_end_offset

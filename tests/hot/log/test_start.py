@@ -151,3 +151,18 @@ def test_retention_removes_segments_while_the_disk_is_full(bench, full_disk):
     log.sync()
     headers = [header.base_offset for header in bench.headers(log)]
     assert headers == list(range(log.log_start_offset, log.log_end_offset))
+
+
+def test_producers_are_known_after_a_kill_while_segments_leave(bench):
+    """The next start reads from the recovery point on, which may lie below the log start: it needs the snapshot of before that."""
+    log = bench.open()
+    bench.append(log, 1, producer_id=4, producer_epoch=3, base_sequence=0)
+    for _ in range(40):
+        log.roll()
+        bench.append(log, 2, producer_id=5, producer_epoch=0, base_sequence=log.log_end_offset - 1)
+    log.sync()
+    assert log.delete_local_before(70) == 35
+    assert log.start.is_leaving
+    before = sorted(log.producer_state.entries)
+    again = bench.open(clean=False, recovery_point=20, log_start_offset=70)
+    assert sorted(again.producer_state.entries) == before == [4, 5]
