@@ -86,7 +86,7 @@ POINTS: Final[dict[str, Point]] = {
     "UP19": Point("objects are read back, not reported", "tier.work.archive_commands:read_back", nth=2),
     "UP20": _before("the read-back is reported, unknown", f"{_ARCHIVE}_verified", nth=2),
     "UP21": _before("local files may go", f"{_START}delete_local_before", nth=2),
-    "UP22": _before("the local start has moved, files are left", f"{_START}finish_leaving"),
+    "UP22": _before("the local start has moved, files are left", "hot.log.doomed_files:DoomedFiles.doom_log"),
     "UP23": Point("local files have their last names", f"{_START}delete_local_before", nth=2),
     "UP24": _before("local files go", "hot.storage.removal:FileRemoval.run", nth=2),
     "UP25": Point("local files are gone", "hot.storage.removal:FileRemoval.run"),
