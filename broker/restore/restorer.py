@@ -67,6 +67,8 @@ _EPOCHS_A_TAKEOVER: Final = 1 << 16
 _EPOCH_MAX: Final = 1 << 30
 _TOGETHER: Final = 64
 """Logs whose files are open at one time."""
+_NO_NAMES: Final = frozenset({"", ".", ".."})
+"""Last parts of paths that cannot be renamed to."""
 
 ProducersOf = Callable[[PartitionState], ArchivedProducers]
 
@@ -115,6 +117,16 @@ def check_target(data: str, *others: str) -> None:
         if Path(one).exists() and (not Path(one).is_dir() or any(Path(one).iterdir())):
             raise Invalid(f"{one} is not empty: restore into a new directory, or move this one away")
     path = Path(data).absolute()
+    if data.rstrip("/").rpartition("/")[2] in _NO_NAMES:
+        raise Invalid(
+            f"{data} is no name of a directory, and a restored one is put in its place as a whole: name it as "
+            f"{path.resolve()}, from another directory"
+        )
+    if path.is_symlink():
+        raise Invalid(
+            f"{data} is a symbolic link, and a restored directory is put in its place as a whole: restore into "
+            f"{path.resolve()}, where the link leads"
+        )
     if path.is_mount():
         raise Invalid(
             f"{data} is a mount point, and a restored directory is put in its place as a whole: restore into a new directory "

@@ -82,19 +82,30 @@ def test_a_directory_in_use_and_a_bucket_that_is_not_there_are_refused(bucket, t
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("way", ["mount point", "parent"])
+@pytest.mark.parametrize("way", ["mount point", "parent", "link", "dangling link", "here", "above"])
 def test_a_directory_that_cannot_be_put_in_place_is_refused(bucket, tmp_path, monkeypatch, way):
     """Before anything is claimed, which every repetition would do again."""
     url, store = bucket
     (tmp_path / "volume").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "volume")
+    (tmp_path / "lost").symlink_to(tmp_path / "away")
+    monkeypatch.chdir(tmp_path / "volume")
     before = store.get(ORDERS.manifest_key)
     if way == "mount point":
         monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "volume")
-    else:
+    elif way == "parent":
         monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
-    code, _, err = run("--bucket", url, "--data", tmp_path / "volume", "--takeover")
+    data, told = {
+        "mount point": (tmp_path / "volume", "volume/data"),
+        "parent": (tmp_path / "volume", f"{tmp_path} cannot be written to"),
+        "link": (tmp_path / "link", f"restore into {tmp_path / 'volume'}, where the link leads"),
+        "dangling link": (tmp_path / "lost", f"restore into {tmp_path / 'away'}, where the link leads"),
+        "here": ("./", f"name it as {tmp_path / 'volume'}, from another directory"),
+        "above": ("new/..", f"name it as {tmp_path / 'volume'}, from another directory"),
+    }[way]
+    code, _, err = run("--bucket", url, "--data", data, "--takeover")
     assert code == 2
-    assert ("volume/data" if way == "mount point" else f"{tmp_path} cannot be written to") in err
+    assert told in err
     assert store.get(ORDERS.manifest_key) == before
     if way == "mount point":
         assert run("--bucket", url, "--data", tmp_path / "volume" / "data", "--takeover")[0] == 0
