@@ -304,13 +304,15 @@ class _Wanted(NamedTuple):
 def _fetch_once(client: Client, positions: Mapping[TopicPartition, int], wanted: _Wanted) -> list[Fetched]:
     fetched: list[Fetched] = []
     requests = list(client.in_requests(positions))
+    size_bytes = 0
     for at, (node_id, partitions) in enumerate(requests, 1):
         topics = by_topic(partitions)
-        waits = at == len(requests) or requests[at][0] != node_id  # the last request to a node, for all of them
+        # The last request to a node waits for all of them, unless there is something already.
+        waits = size_bytes < wanted.min_bytes and (at == len(requests) or requests[at][0] != node_id)
         request = FetchRequest(
             max_wait_ms=wanted.max_wait_ms if waits else 0,
             min_bytes=wanted.min_bytes,
-            max_bytes=wanted.max_bytes,
+            max_bytes=max(wanted.max_bytes - size_bytes, 1),
             isolation_level=int(wanted.read_committed),
             topics=[
                 FetchTopic(
@@ -333,9 +335,9 @@ def _fetch_once(client: Client, positions: Mapping[TopicPartition, int], wanted:
         names = {client.topic(name).topic_id: name for name in topics}
         for topic in response.responses:
             name = topic.topic or names[topic.topic_id]
-            fetched.extend(
-                _fetched(TopicPartition(name, one.partition_index), one, positions) for one in topic.partitions
-            )
+            those = [_fetched(TopicPartition(name, one.partition_index), one, positions) for one in topic.partitions]
+            size_bytes += sum(len(one.data) for one in those)
+            fetched += those
     return fetched
 
 

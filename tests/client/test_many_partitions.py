@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from stratalog.broker.embedded import EmbeddedBroker, LoopThread
@@ -36,6 +38,27 @@ def test_records_are_written_and_read_in_all_of_them(client) -> None:
     found = {one.topic_partition: len(one.data) for one in fetch(client, dict.fromkeys(PARTITIONS, 0))}
     assert set(found) == set(PARTITIONS)
     assert min(found.values()) > 0
+
+
+def test_a_fetch_of_several_requests_waits_for_none_that_brings_nothing_beside_others(client) -> None:
+    """Each poll of a consumer would take as long as it may wait, also while records come."""
+    create_topic(client, "quiet", partition_count=COUNT)
+    quiet = [TopicPartition("quiet", number) for number in range(COUNT)]
+    Producer(client, "quiet").send([NewRecord(b"x", 5, partition=0)])
+    began = time.monotonic()
+    found = fetch(client, dict.fromkeys(quiet, 0), max_wait_ms=20_000)
+    assert (len(found), sum(bool(one.data) for one in found)) == (COUNT, 1)
+    assert time.monotonic() - began < 10
+
+
+def test_a_fetch_of_several_requests_brings_no_more_than_one_may(client) -> None:
+    """A reader of ten thousand partitions would hold a gigabyte; of each request one batch may be beyond it."""
+    create_topic(client, "large", partition_count=COUNT)
+    large = [TopicPartition("large", number) for number in range(COUNT)]
+    Producer(client, "large").send([NewRecord(b"x" * 1000, 5, partition=number) for number in range(COUNT)])
+    found = fetch(client, dict.fromkeys(large, 0), max_bytes=100_000)
+    assert {one.topic_partition for one in found} == set(large)
+    assert 90_000 < sum(len(one.data) for one in found) < 110_000
 
 
 def test_offsets_are_committed_for_all_of_them(client) -> None:
