@@ -147,7 +147,7 @@ class _Planned:
         return {
             each.partition.partition: each.shortened_seq
             for each in self.archives
-            if each.end_offset or each.shortened_seq
+            if each.is_there
         }
 
     def plan(self) -> BackfillPlan:

@@ -204,12 +204,15 @@ def plan_abandoned(archive: PartitionArchive, ledger: Ledger) -> tuple[list[Span
     that were only merged since. Then the spans to convert in their place, and the holes of the archive among them.
     Raises `LedgerConflict` for an archive that is older than the one which the ledger was compared with. A ledger that an
     earlier version wrote was compared with none: it is gone on with, unless the archive went back to before the end of its
-    spans. One that never did so may be shorter because its manifest is gone: that is no reason to remove a row.
+    spans. One that never did so may be shorter because its manifest is gone: that is no reason to remove a row, nor to stop
+    the others of its topic.
     """
     number = archive.partition.partition
     own = ledger.by_partition.get(number, ())
     known_seq = ledger.head.shortened.get(number)
-    if known_seq is None and (not archive.shortened_seq or all(each.id.end <= archive.end_offset for each in own)):
+    if not archive.is_there:
+        return [], [], []
+    if known_seq is None and (not archive.went_back or all(each.id.end <= archive.end_offset for each in own)):
         return [], [], []
     if known_seq is not None and archive.shortened_seq < known_seq:
         raise LedgerConflict(

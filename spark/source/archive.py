@@ -21,6 +21,7 @@ from stratalog.spark.rows.columns import TIME_MS_MAX
 from stratalog.spark.rows.decode import Window, decode_batches
 from stratalog.spark.rows.salvage import DamagedPart
 from stratalog.spark.source.fetch import ChunkData, chunk_bytes, open_segment
+from stratalog.spark.source.gone_back import went_back
 from stratalog.spark.source.options import Subscription
 from stratalog.spark.source.planner import DataLoss
 from stratalog.spark.source.unarchived import partition_count, similar_topic, unarchived
@@ -156,6 +157,7 @@ def _archive(store: ObjectStore, manifest: Manifest) -> PartitionArchive:
         tuple(iter_entries(store, manifest)),
         manifest.partition.topic_id,
         manifest.shortened_seq,
+        went_back(manifest),
     )
 
 

@@ -13,13 +13,21 @@ from stratalog.spark.source.stream_offsets import Offsets
 from stratalog.tier.manifests.manifest import REPAIR, CommitNote, Manifest
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["gone_back_to", "other_records", "shortened"]
+__all__ = ["gone_back_to", "other_records", "shortened", "went_back"]
 
 _BEGIN: Final = "begin again"
 _TAKEOVER: Final = "takeover"
 _REWIND: Final = "rewind"
 _UNPIN: Final = "unpin"
 _BACK: Final = frozenset({REPAIR, _REWIND})
+
+
+def went_back(manifest: Manifest) -> bool:
+    """Whether the archive was ever taken back to a cut, repaired or begun again, as far as the manifest remembers.
+
+    A build before this kept no number of that change.
+    """
+    return manifest.shortened_seq > 0 or any(note.kind in _BACK for note in manifest.commits)
 
 
 def gone_back_to(manifest: Manifest, known_seq: int) -> int | None:

@@ -53,7 +53,8 @@ class PartitionArchive(Struct, frozen=True):
     """One partition by its manifest: its live entries, ascending, cover ``[log_start, end)`` or less.
 
     ``shortened_seq`` is that of the manifest: another number than before says that the archive may have gone back, and
-    grown again by other records.
+    grown again by other records. ``went_back`` says that it did so once, also where a build wrote the manifest that kept no
+    such number, as far as the manifest remembers.
     """
 
     partition: TopicPartition
@@ -62,6 +63,12 @@ class PartitionArchive(Struct, frozen=True):
     entries: Sequence[Entry]
     topic_id: Uuid = ZERO_UUID
     shortened_seq: int = 0
+    went_back: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is an archive: a partition whose manifest is missing, or marked as deleted, has no offset."""
+        return bool(self.end_offset or self.shortened_seq)
 
 
 class OffsetRange(NamedTuple):

@@ -256,3 +256,31 @@ def test_an_object_that_is_gone_in_the_place_of_what_goes_is_a_loss(tmp_path: Pa
     assert rows(rig, target) == [*now[:10], *now[20:]]
     assert backfill(settings, rig.HereRunner()).rows == 10
     assert rows(rig, target) == now
+
+
+def test_a_partition_without_a_manifest_stops_no_other(tmp_path: Path, went_back: Any, rig: Any) -> None:
+    """Its rows stay, also where an earlier backfill has seen that it went back once."""
+    went_back.add("orders", 1, batch(0, b"old"))
+    target = str(tmp_path / "lake")
+    read = parse_options({"archive": went_back.store.url, "assign": '{"orders": [0, 1]}'})
+    settings = replace(rig.settings(went_back, target), read=read)
+    go_back(went_back)
+    backfill(settings, rig.HereRunner())
+    before = rows(rig, target)
+    went_back.store.delete_many([went_back.manifests["orders", 0].partition.manifest_key])
+    went_back.add("orders", 1, batch(10, b"old"))
+    summary = backfill(settings, rig.HereRunner())
+    assert (summary.abandoned, summary.removed, summary.rows) == (0, 0, 10)
+    assert set(before) < set(rows(rig, target))
+
+
+def test_a_way_back_that_has_no_number_is_known_by_its_name(tmp_path: Path, went_back: Any, rig: Any) -> None:
+    """An earlier version kept no number of it, and wrote the ledger, too."""
+    target = str(tmp_path / "lake")
+    settings = rig.settings(went_back, target)
+    backfill(settings, rig.HereRunner())
+    age(target)
+    go_back(went_back)
+    went_back.write("orders", 0, structs.replace(went_back.manifests["orders", 0], shortened_seq=0), [])
+    assert backfill(settings, rig.HereRunner()).abandoned == 1
+    assert rows(rig, target) == rig.archive_rows(went_back)
