@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from stratalog.broker.runtime.ballast import is_of_cache
 from stratalog.tier.reading.remote_log import ChunkId
 from stratalog.wire.topic import Uuid
 
 __all__ = ["FoundChunk", "chunk_name", "known_files", "name_around"]
 
 _NAME: Final = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{32})\.(\d{1,9})\.chunk\.[0-9a-z-]+")
-_OURS: Final = re.compile(r"(?:[0-9a-f]{32}\.){1,2}\d+\.chunk(?:\..*)?")
 
 
 class FoundChunk(NamedTuple):
@@ -55,6 +55,6 @@ def known_files(files: Iterable[tuple[str, int]], room_bytes: int) -> tuple[list
                 room_bytes -= length
                 kept.append(FoundChunk(name, length, bytes.fromhex(found[1]), chunk_id))
                 continue
-        if _OURS.fullmatch(name):
+        if is_of_cache(name):
             useless.append(name)
     return kept[::-1], useless

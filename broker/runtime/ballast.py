@@ -11,13 +11,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from stratalog.hot.directory import BALLAST
 
-__all__ = ["DISK_FULL", "NOTHING_SPARE", "Ballast", "Spare", "clear_cache", "raise_if_full", "same_file_system"]
+__all__ = ["DISK_FULL", "NOTHING_SPARE", "Ballast", "Spare", "clear_cache", "is_of_cache", "raise_if_full", "same_file_system"]
 
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SHARE: Final = 16
@@ -28,6 +29,7 @@ _MARGIN_BYTES: Final = 64 << 10
 """A ballast that is taken back leaves this much free."""
 _BLOCK_BYTES: Final = 512
 """The unit of ``st_blocks``, whatever the file system's own blocks are."""
+_OF_CACHE: Final = re.compile(r"(?:[0-9a-f]{32}\.){1,2}\d+\.chunk(?:\..*)?")
 
 log = logging.getLogger(__name__)
 
@@ -163,9 +165,17 @@ def same_file_system(directory: str, other: str) -> bool:
         return False
 
 
+def is_of_cache(name: str) -> bool:
+    """Whether a file of this name is the chunk cache's, of this release or an earlier one."""
+    return _OF_CACHE.fullmatch(name) is not None
+
+
 def clear_cache(directory: str) -> int:
-    """Remove every chunk of a cache that no broker uses, and return how many there were. Raises `OSError`."""
-    paths = [path for path in Path(directory).iterdir() if path.is_file()]
+    """Remove every chunk of a cache that no broker uses, and return how many there were. Raises `OSError`.
+
+    The directory may be that of other things, too: their files stay.
+    """
+    paths = [path for path in Path(directory).iterdir() if is_of_cache(path.name) and path.is_file()]
     for path in paths:
         path.unlink(missing_ok=True)
     return len(paths)

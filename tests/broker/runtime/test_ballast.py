@@ -12,15 +12,18 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.runtime import ballast as ballast_module
+from stratalog.broker.cold.cache_names import chunk_name
 from stratalog.broker.runtime.ballast import Ballast, clear_cache, raise_if_full, same_file_system
 from stratalog.client.admin import create_topic
 from stratalog.client.client import Client
 from stratalog.client.records import fetch, produce_batches, visible_records
+from stratalog.tier.reading.remote_log import ChunkId
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
 
 MIB = 1 << 20
 NAME = TopicPartition("t", 0)
+CHUNK = chunk_name(bytes(16), ChunkId(bytes(16), 0), "0-1")
 
 
 @pytest.fixture
@@ -92,13 +95,13 @@ def test_the_cache_goes_before_the_ballast(small_disk, tmp_path, caplog):
     ballast, cache = Ballast(str(small_disk), MIB), small_disk / "cache"
     ballast.hold()
     cache.mkdir()
-    (cache / "chunk").write_bytes(bytes(2 * MIB))
+    (cache / CHUNK).write_bytes(bytes(2 * MIB))
     ballast.make_room(str(cache))
     assert list(cache.iterdir())
     fill(small_disk)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "chunk").write_bytes(b"x")
+    (elsewhere / CHUNK).write_bytes(b"x")
     assert not same_file_system(str(small_disk), str(elsewhere))
     with caplog.at_level(logging.WARNING):
         ballast.make_room(str(cache))
@@ -108,6 +111,17 @@ def test_the_cache_goes_before_the_ballast(small_disk, tmp_path, caplog):
     ballast.make_room(str(elsewhere))
     assert ballast.held_bytes == 0
     assert clear_cache(str(elsewhere)) == 1
+
+
+def test_files_of_others_stay_where_the_cache_is_cleared(tmp_path):
+    """The setting may name a directory that is used for other things, or a log directory: their files are no chunks."""
+    others = ["meta.properties", ".lock", "recovery-point-offset-checkpoint", "photo.chunk", "0.chunk", f"{'a' * 32}.chunk"]
+    ours = [CHUNK, f"{'a' * 32}.3.chunk", f"{'a' * 32}.{'0' * 32}.12.chunk.ab-1"]
+    for name in [*others, *ours]:
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "t-0").mkdir()
+    assert clear_cache(str(tmp_path)) == len(ours)
+    assert {path.name for path in tmp_path.iterdir()} == {*others, "t-0"}
 
 
 def test_a_small_write_finds_room_on_a_full_disk(small_disk):
