@@ -58,8 +58,8 @@ def _may_be_due(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> bo
     config, facts = unified.log.config, remote.facts
     if facts is None:
         return True
-    if config.retention_ms >= 0 and 0 <= facts.oldest_timestamp_ms < now_ms - config.retention_ms:
-        return True
+    if config.retention_ms >= 0 and facts.oldest_timestamp_ms < now_ms - config.retention_ms:
+        return True  # also where the oldest range has no known time
     local_bytes = sum(one.size_bytes for one in _local_beyond(unified, remote.end_offset))
     return 0 <= config.retention_bytes < facts.totals.size_bytes + local_bytes
 

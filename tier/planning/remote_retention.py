@@ -34,7 +34,8 @@ def log_start_after_retention(
     """The new log start: the end of the last range that must go, or ``log_start_offset``.
 
     ``ranges`` follow each other and are only walked as far as they go: there may be very many. ``total_bytes`` are
-    those of all that end behind ``log_start_offset``, and of what lies behind them. Negative limits are no limits.
+    those of all that end behind ``log_start_offset``, and of what lies behind them. Negative limits are no limits. A range
+    without a known time, as one that a disk has lost for good, is taken to be as old as what follows.
     """
     excess_bytes = total_bytes - retention_bytes if retention_bytes >= 0 else -1
     start = log_start_offset
@@ -43,8 +44,11 @@ def log_start_after_retention(
             continue
         expired = retention_ms >= 0 and 0 <= one.max_timestamp_ms < now_ms - retention_ms
         oversized = excess_bytes >= one.size_bytes > 0 and retention_bytes >= 0
-        if one.end > high_watermark or not (expired or oversized):
+        if one.end > high_watermark:
             break
         excess_bytes -= one.size_bytes
-        start = one.end
+        if expired or oversized:
+            start = one.end
+        elif retention_ms < 0 or one.max_timestamp_ms >= 0:
+            break
     return start

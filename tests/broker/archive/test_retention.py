@@ -141,3 +141,22 @@ def test_a_disk_that_fails_while_an_archive_looks_at_its_log_ends_no_tick(start_
         unified = broker.partition("t")
         broker.wait_until(lambda: unified.remote.end_offset == unified.log.active_base_offset > 0)
     assert "tick failed" not in caplog.text
+
+
+def test_an_oldest_range_without_a_time_keeps_nothing_for_ever(tmp_path):
+    """A disk has lost its records for good, say. The ranges are read to know what follows."""
+    rig = Rig(tmp_path)
+    for _ in range(2):
+        unknown = build_batch([Record(n, -1, None, b"v" * 60) for n in range(5)])
+        rig.log.append_as_leader(memoryview(unknown), leader_epoch=1, now_ms=1)
+    rig.write(8)
+    rig.settle()
+    now_ms = 1_000_000_000
+    rig.log.update_config(replace(rig.log.config, retention_ms=1000))
+    assert rig.manifest.entries[0].max_timestamp_ms == -1
+    remote = rig.unified.remote
+    remote.unload()
+    assert planned_log_start(rig.unified, remote, now_ms) is None
+    remote.refresh()
+    rig.step()
+    assert planned_log_start(rig.unified, remote, now_ms) == rig.log.active_base_offset

@@ -35,6 +35,19 @@ def test_time_goes_by_the_newest_record_and_stops_at_the_first_that_stays():
     assert start([RANGES[0]._replace(max_timestamp_ms=-1)], retention_ms=0) == 0
 
 
+def test_a_range_without_a_time_is_as_old_as_what_follows():
+    """A disk has lost its records for good, say. It would keep all behind it for ever."""
+    first, second, *others = RANGES
+    unknown = first._replace(max_timestamp_ms=-1)
+    assert start([unknown, second, *others], retention_ms=8_998) == 20
+    assert start([unknown, second._replace(max_timestamp_ms=-1), *others], retention_ms=8_997) == 30
+    assert start([unknown, second._replace(max_timestamp_ms=9_999), *others], retention_ms=100) == 0
+    assert start([first, second._replace(max_timestamp_ms=-1)], retention_ms=0) == 10
+    assert start([unknown, second, *others], retention_ms=8_998, high_watermark=15) == 0
+    assert start([unknown, second, *others], retention_bytes=300) == 20
+    assert start([unknown, second, *others], retention_bytes=450) == 0
+
+
 def test_size_keeps_at_least_what_was_asked_for():
     """A range goes only if what is left is no less than the limit; the active segment counts."""
     assert start(retention_bytes=300) == 20
