@@ -25,7 +25,7 @@ from stratalog.metadata.groups.shard.shard import GroupShard
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.messages.reports import FencedReport, Report, Written
-from stratalog.wire.topic import Uuid
+from stratalog.wire.topic import ZERO_UUID, Uuid
 
 __all__ = ["LOOK_SECONDS", "GroupCopies", "GroupCopyServices"]
 
@@ -35,6 +35,8 @@ ROUND_SECONDS = 10.0
 """Time between the beginnings of two rounds over all groups."""
 _GROUPS_A_LOOK: Final = 200
 _UNDER_WAY_MAX: Final = 8
+_UNKNOWN: Final = (OffsetCopy("", ZERO_UUID, -1, -1),)
+"""The copy of a group after a write that failed: the bucket may have taken it. It is like no offsets that a group has."""
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +157,7 @@ class GroupCopies:
             elif not isinstance(report, Written):
                 message = getattr(report, "message", report)
                 log.warning("the offsets of group %s were not copied to the bucket: %s", group_id, message)
+                self._copied.setdefault(number, {})[group_id] = _UNKNOWN
             elif offsets:
                 self._copied.setdefault(number, {})[group_id] = offsets
             else:

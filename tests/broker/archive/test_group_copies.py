@@ -18,7 +18,7 @@ from stratalog.tier.messages.group_copy import (
     offset_from_fields,
 )
 from stratalog.tier.messages.projection import write_projection
-from stratalog.tier.messages.reports import Written
+from stratalog.tier.messages.reports import FailedReport, Written
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.records.metadata import ConfigRecord, TopicRecord
 from stratalog.wire.topic import ZERO_UUID, TopicPartition
@@ -220,6 +220,48 @@ def test_a_group_that_is_deleted_before_its_first_turn_has_no_copy_left():
     del shard.groups["short"]
     copying.copies.look()
     assert copying.bucket == {"g": {}}, "a group of this run that had nothing copied"
+
+
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize("later", ["before its first turn", "later"])
+def test_a_copy_whose_writing_failed_is_emptied_when_its_group_goes(landed, later):
+    """The bucket may have taken it. A restore would bring the group back."""
+    shard = Shard(3, g=[("orders", 0, 5)])
+    copying = Copying(shard)
+    copying.bucket = {"g": {("orders", 0): 4}}
+    copying.is_slow = True
+    if later == "later":
+        copying.round()
+    else:
+        copying.copies._begin_round(0.0)
+    del shard.groups["g"]
+    copying.copies.look()
+    ((command, answered),) = copying.held
+    if landed:
+        copying.carry_out(command, lambda _report: None)
+    answered(FailedReport("the bucket is away", retriable=True))
+    copying.is_slow = False
+    copying.round()
+    assert copying.round() == {"g": {}}
+    copying.is_slow = True
+    copying.held.clear()
+    copying.round()
+    assert copying.held == []
+
+
+def test_offsets_that_go_back_to_those_of_a_copy_are_written_over_one_that_failed():
+    """The failed one may be in the bucket."""
+    shard = Shard(3, g=[("orders", 0, 5)])
+    copying = Copying(shard)
+    copying.round()
+    shard.groups["g"] = [("orders", 0, 9)]
+    copying.is_slow = True
+    copying.round()
+    copying.carry_out(copying.held[0][0], lambda _report: None)
+    copying.held[0][1](FailedReport("the answer was lost", retriable=True))
+    shard.groups["g"] = [("orders", 0, 5)]
+    copying.is_slow = False
+    assert copying.round() == {"g": {("orders", 0): 5}}
 
 
 def test_a_shard_that_goes_between_two_looks_is_copied_no_more():
