@@ -194,7 +194,8 @@ class LogChanges:
         """Begin an empty log behind a snapshot that has its name; False if the disk refuses, or the machine is gone."""
         await self._publisher.halt()
         if life != self._life or not self._begin_log(snapshot):
-            self._publisher.go_on()
+            if self.half_begun is None:  # else records that are committed, and not applied yet, may be in no file any more
+                self._publisher.go_on()
             return False
         self._truncations += 1
         await self._publisher.replace(image, quorum)
@@ -215,7 +216,11 @@ class LogChanges:
         """
         loop, replica = asyncio.get_running_loop(), self._replica
         if self._publisher.image.provenance.offset + 1 >= snapshot.end_offset:
-            return self._begin_log(snapshot)
+            await self._publisher.halt()
+            if not self._begin_log(snapshot):
+                return False
+            self._publisher.go_on()
+            return True
         content = await loop.run_in_executor(replica.threads, replica.read_snapshot, snapshot)
         image, quorum = await loop.run_in_executor(replica.threads, read_snapshot_and_quorum, content, snapshot)
         has_begun = await self._take_place(snapshot, image, quorum, self._life)

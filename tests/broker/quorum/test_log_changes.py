@@ -1,18 +1,28 @@
 """Actions about the log, carried out on a replica that notes them."""
 
 import asyncio
+import errno
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
 from stratalog.broker.quorum.batches import data_batch, parse_batches
 from stratalog.broker.quorum.log_changes import LogChanges
+from stratalog.broker.quorum.metadata_log import METADATA_LOG_CONFIG
+from stratalog.broker.quorum.publishing import Publisher
+from stratalog.broker.quorum.replica import MetadataReplica
+from stratalog.broker.quorum.wire.metadata_topic import METADATA_PARTITION, METADATA_TOPIC_ID
+from stratalog.hot.directory import LogDirectory
 from stratalog.metadata.image.image import EMPTY_IMAGE, Provenance
+from stratalog.metadata.image.record_values import record_values
+from stratalog.metadata.image.replay import MetadataReplay
 from stratalog.metadata.image.snapshot import SnapshotId, build_snapshot
 from stratalog.metadata.raft import actions as act
 from stratalog.metadata.raft.events import Flushed, SnapshotLoaded
 from stratalog.metadata.raft.messages import Batch, LeaderChange, OffsetAndEpoch
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.records.metadata import TopicRecord
 
 SNAPSHOT = OffsetAndEpoch(8, 3)
 
@@ -198,11 +208,86 @@ async def test_a_log_begins_behind_a_snapshot_that_came_when_there_was_no_room(m
     assert not await made.changes.begin_behind(SnapshotId(*SNAPSHOT))
     assert len(made.refused) == 2
     assert made.changes.half_begun == SNAPSHOT
+    assert ("go on",) not in made.replica.done
     made.replica.begin_behind = begin
     assert await made.changes.begin_behind(SnapshotId(*SNAPSHOT))
     assert made.changes.half_begun is None
     assert made.replica.done[-3:] == [("read again", SNAPSHOT), ("halted",), ("begin", SNAPSHOT)]
     assert (made.images, made.events) == ([(7, 0)], [])
+
+
+async def test_a_log_begins_behind_a_snapshot_that_the_image_has(made):
+    """The image stays, and none is published meanwhile; the one after goes on from there."""
+    made.changes._publisher.image = EMPTY_IMAGE.apply((), Provenance(9, 3, 1))
+    begin, made.replica.begin_behind = made.replica.begin_behind, refuse
+    assert not await made.changes.begin_behind(SnapshotId(*SNAPSHOT))
+    assert made.replica.done[-2:] == [("halted",), ("report", 28, made.replica)]
+    made.replica.begin_behind = begin
+    assert await made.changes.begin_behind(SnapshotId(*SNAPSHOT))
+    assert made.replica.done[-3:] == [("halted",), ("begin", SNAPSHOT), ("go on",)]
+    assert made.images == []
+
+
+@pytest.mark.parametrize("refused_name", ["0001.index.deleted", "0000.log.deleted"])
+async def test_committed_records_are_not_read_from_a_log_that_has_half_begun(tmp_path, watched_files, refused_name):
+    """They are in the snapshot. A follower of the image was slow, and some of them were not applied when it came."""
+    events, refused, ended = [], [], []
+    go_on, at_work = asyncio.Event(), asyncio.Event()
+
+    async def follow(_image, _change):
+        at_work.set()
+        await go_on.wait()
+
+    with ThreadPoolExecutor(1) as threads:
+        log = LogDirectory(str(tmp_path), watched_files).open_log(
+            METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now_ms=0, refuse_damage=True
+        )
+        writer = SimpleNamespace(add=lambda _owner: None, offline=None, report=lambda _error, _owner: None)
+        replica = MetadataReplica(log, directory=writer, files=watched_files, threads=threads)
+        for number in range(3):
+            replica.write([topic_batch(number, 1)], epoch=1, now_ms=7)
+            log.roll()
+        publisher = Publisher(replica, watched_files, on_failed=ended.append)
+        publisher.follow(follow)
+        changes = LogChanges(
+            replica,
+            publisher,
+            SimpleNamespace(loaded=lambda _one: None),
+            SimpleNamespace(wall_ms=lambda: 5),
+            take=events.append,
+            beside=lambda work: events.append(asyncio.ensure_future(work)),
+            on_refused=lambda error: (refused.append(error), changes.forget()),
+            on_failed=lambda: None,
+        )
+        publisher.expect((topic(0),), Provenance(0, 1, 7))
+        publisher.committed(3)
+        await at_work.wait()
+        leaders = MetadataReplay()
+        leaders.replay(topic_batch(0, 9))
+        snapshot = SnapshotId(9, 1)
+        replica.keep_chunk(snapshot, 0, b"".join(build_snapshot(leaders.image())))
+        changes.load_snapshot(act.LoadSnapshot(OffsetAndEpoch(*snapshot)))
+        while not publisher._halted:
+            await asyncio.sleep(0.001)
+        watched_files.fail("rename", refused_name, errno.ENOSPC)
+        go_on.set()
+        await asyncio.gather(*events)
+        watched_files.faults.clear()
+        assert (len(refused), changes.half_begun) == (1, snapshot)
+        await asyncio.sleep(0)
+        assert await changes.begin_behind(snapshot)
+        await asyncio.wait_for(publisher.reached(9), 5)
+        assert ended == []
+        log.abandon()
+
+
+def topic(number):
+    return TopicRecord(name=f"t{number}", topic_id=number.to_bytes(16, "big"))
+
+
+def topic_batch(first, count):
+    values = list(record_values([topic(number) for number in range(first, first + count)], 30))
+    return data_batch(values, base_offset=first, epoch=1, timestamp_ms=7)
 
 
 async def test_a_machine_that_begins_behind_a_snapshot_hears_of_its_syncs(made):
