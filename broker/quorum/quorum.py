@@ -231,7 +231,9 @@ class Quorum:
         self._tell()
         await self._proposals.wait_answered(_ANSWER_SECONDS)
         self._take(HandOver())
-        await self._news.wait_until(lambda: self._raft.follows or self.majority_is_gone, timeout_ms / 1000)
+        await self._news.wait_until(
+            lambda: self._ended or self._raft.follows or self.majority_is_gone, timeout_ms / 1000
+        )
 
     async def stop(self, *, timeout_ms: int) -> None:
         """Hand the leadership over, for ``timeout_ms`` at most, and fall silent. The log is the caller's then."""
@@ -367,6 +369,7 @@ class Quorum:
         self._drop_all()
         self._deadline.set(None)
         self._ended = True
+        self._shut_down(act.ShutDown())  # the machine that is asked to is gone
         self._news.announce(self.leader, False)
         self._anew.after(error)
 

@@ -249,3 +249,17 @@ async def test_a_replica_that_begins_anew_votes_and_follows_again(members, monke
     await propose(second, topic("b"))
     await until(lambda: all(one.topics() == {"a", "b"} for one in members.values()))
     await until(lambda: len({one.committed() for one in members.values()}) == 1)
+
+
+@pytest.mark.parametrize("leave", ["hand_over", "stop"])
+async def test_a_replica_that_begins_anew_as_it_leaves_is_not_waited_for(members, leave):
+    """The machine that was asked to give the leadership away is gone, and the next one does not know of it."""
+    leader = await active(members)
+    for other in members.values():
+        if other is not leader:
+            await other.die()
+    leaving = asyncio.ensure_future(getattr(leader.quorum, leave)(timeout_ms=60_000))
+    await asyncio.sleep(0.01)
+    assert not leaving.done()
+    leader.quorum._begin_anew(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room"))
+    await asyncio.wait_for(leaving, 1)
