@@ -31,6 +31,8 @@ Follow = Callable[[ClusterImage, ImageChange], Awaitable[None]]
 InSlices = Callable[[Generator[None, None, Any]], Awaitable[Any]]
 
 _AGAIN_SECONDS: Final = 1.0
+_TOLD_EACH: Final = 30
+"""Every so many attempts it is said again."""
 
 log = logging.getLogger(__name__)
 
@@ -218,13 +220,16 @@ class Publisher:
 
     async def _read(self, offset: int) -> bytes:
         """Committed records from ``offset`` on. Where no descriptor is left for their file they wait: clients close theirs."""
+        attempts = 0
         while True:
             try:
                 return next(chunks_of(self._replica.log, offset, self._committed))
             except OSError as error:
                 if error.errno not in NO_DESCRIPTOR:
                     raise
-                log.error("the metadata log cannot be read at offset %d yet: %s", offset, error)
+                if attempts % _TOLD_EACH == 0:
+                    log.error("the metadata log cannot be read at offset %d yet: %s", offset, error)
+            attempts += 1
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _published(self, change: ImageChange) -> None:

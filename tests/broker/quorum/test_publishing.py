@@ -57,10 +57,10 @@ async def test_own_batches_and_read_ones_give_the_same_image(place):
     assert place.publisher.image == read.image()
 
 
-async def test_committed_records_wait_for_a_descriptor(place, monkeypatch):
+async def test_committed_records_wait_for_a_descriptor(place, monkeypatch, caplog):
     """Clients may have taken them all. Any other error ends the node: its image would lag behind."""
     monkeypatch.setattr(publishing, "_AGAIN_SECONDS", 0.001)
-    errors, read = [errno.EMFILE, errno.ENFILE], publishing.chunks_of
+    errors, read = [errno.EMFILE, errno.ENFILE] * 20, publishing.chunks_of
 
     def chunks_of(*where):
         if errors:
@@ -71,6 +71,7 @@ async def test_committed_records_wait_for_a_descriptor(place, monkeypatch):
     place.publisher.committed(2)
     await asyncio.wait_for(place.publisher.reached(2), 5)
     assert (place.failures, place.publisher.load_errors) == ([], 0)
+    assert len(caplog.records) == 2
     errors.append(errno.EIO)
     place.publisher.committed(3)
     with pytest.raises(OSError, match="refused"):
