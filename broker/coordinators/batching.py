@@ -11,7 +11,7 @@ from stratalog.hot.log.log import AppendInfo
 from stratalog.metadata.coordination import CoordinatorRecord, Producer, Write
 from stratalog.metadata.transactions.transaction import EPOCH_BUMP_SINCE
 from stratalog.wire.batch import HEADER_BYTES, Record, build_batch, read_header
-from stratalog.wire.compression import Codec
+from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -40,7 +40,7 @@ TURN_RECORDS_MAX: Final = 10_000
 """Records likewise: 4 MiB of tombstones are nearly 60,000, which take 130 ms."""
 
 _RECORD_OVERHEAD_BYTES: Final = 32
-"""At least what a record has in its batch besides key and value."""
+"""At least as much as a record has in its batch besides key and value."""
 
 
 class Marker(Struct):
@@ -63,16 +63,19 @@ def parts_of(write: Write, segment_bytes: int, codec: Codec = Codec.NONE) -> lis
 
     One that may be split has parts that take little time each. Any other is split only where no append could hold it:
     refused, it would be asked for again by the shard that is loaded anew, and so for ever. Records that are larger than
-    a segment may fit in once they are packed by ``codec``. Raises RECORD_LIST_TOO_LARGE for a record that no append can hold.
+    a segment may fit in once they are packed by ``codec``; they are no larger than what a load unpacks of a batch. Raises
+    RECORD_LIST_TOO_LARGE for a record that no append can hold.
     """
     sizes, bytes_max = [_record_bytes(record) for record in write.records], segment_bytes - HEADER_BYTES
+    if codec is not Codec.NONE:
+        bytes_max = min(bytes_max, DECOMPRESSED_BYTES_MAX)
     total_bytes = sum(sizes)
     if total_bytes > bytes_max:
-        if not write.divisible and _fits_packed(write.records, segment_bytes, codec):
+        if not write.divisible and _fits_packed(write.records, total_bytes, segment_bytes, codec):
             return [write]
         for record, size_bytes in zip(write.records, sizes, strict=True):
-            if size_bytes > bytes_max and not _fits_packed([record], segment_bytes, codec):
-                reason = f"a record of {size_bytes} bytes does not fit into a segment (it may have {bytes_max})"
+            if size_bytes > bytes_max and not _fits_packed([record], size_bytes, segment_bytes, codec):
+                reason = f"a record of {size_bytes} bytes does not fit into a batch (it may have {bytes_max})"
                 raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
     count_max = BATCH_RECORDS_MAX if write.divisible else len(sizes)
     part_bytes_max = min(BATCH_BYTES_MAX, bytes_max) if write.divisible else bytes_max
@@ -133,9 +136,11 @@ def _record_bytes(record: CoordinatorRecord) -> int:
     return len(key) + (0 if value is None else len(value)) + _RECORD_OVERHEAD_BYTES
 
 
-def _fits_packed(records: Sequence[CoordinatorRecord], segment_bytes: int, codec: Codec) -> bool:
-    """Whether a segment can hold the batch of records that are larger than it as they are."""
-    return codec is not Codec.NONE and len(batch_of([Write(records)], codec, 0)) <= segment_bytes
+def _fits_packed(records: Sequence[CoordinatorRecord], size_bytes: int, segment_bytes: int, codec: Codec) -> bool:
+    """Whether a segment can hold the batch of records that are larger than it as they are, and a load unpack it."""
+    if codec is Codec.NONE or size_bytes > DECOMPRESSED_BYTES_MAX:
+        return False
+    return len(batch_of([Write(records)], codec, 0)) <= segment_bytes
 
 
 def batch_of(writes: Sequence[Write], codec: Codec, wall_ms: int) -> bytearray:

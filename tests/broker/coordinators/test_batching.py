@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from stratalog.broker.coordinators import batching
 from stratalog.broker.coordinators.batching import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
@@ -101,6 +102,16 @@ def test_a_record_that_is_packed_may_be_larger_than_a_segment():
     mixed = CoordinatorRecord(b"m", random.Random(1).randbytes(5_000))
     with pytest.raises(KafkaError, match="a record of 5033 bytes does not fit"):
         parts_of(Write([small, mixed, large]), 1_000, Codec.GZIP)
+
+
+def test_no_batch_is_larger_than_what_a_load_unpacks(monkeypatch):
+    """A segment may be larger than that."""
+    monkeypatch.setattr(batching, "DECOMPRESSED_BYTES_MAX", 1_000)
+    write = Write([CoordinatorRecord(b"k", bytes(400))] * 3)
+    assert [len(part.records) for part in parts_of(write, 10_000, Codec.GZIP)] == [2, 1]
+    assert parts_of(write, 10_000) == [write]
+    with pytest.raises(KafkaError, match="a record of 1033 bytes does not fit"):
+        parts_of(Write([CoordinatorRecord(b"k", bytes(1_000))]), 10_000, Codec.GZIP)
 
 
 def test_a_turn_takes_what_it_can_append_soon():

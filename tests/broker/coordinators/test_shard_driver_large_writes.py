@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from stratalog.broker.coordinators import batching
 from stratalog.metadata.coordination import CoordinatorRecord, Reply, Write
+from stratalog.wire import batch
 from stratalog.wire.batch import iter_headers
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
@@ -65,6 +66,22 @@ async def test_a_record_that_fits_into_a_segment_once_it_is_packed_is_written(sm
     assert (token.answers, many.answers) == (["done"], ["done"])
     assert sizes(small_segments) == [1, 5]
     assert driver.shard.values[b"k"] == bytes(3 * SEGMENT_BYTES)
+
+
+async def test_no_batch_is_packed_that_a_load_would_not_unpack(small_segments, events, monkeypatch):
+    """However small it is then: the partition would count as damaged at the next load, and at each one after."""
+    for module in (batching, batch):
+        monkeypatch.setattr(module, "DECOMPRESSED_BYTES_MAX", 2 * SEGMENT_BYTES)
+    small_segments.driver._services.codec = Codec.GZIP
+    driver = await small_segments.loaded()
+    token, many = events.Token(), events.Token()
+    driver.ask(events.Put(many, {b"%d" % number: bytes(4_000) for number in range(6)}))
+    await small_segments.until(lambda: many.answers)
+    driver.ask(events.Put(token, {b"k": bytes(3 * SEGMENT_BYTES)}))
+    assert (many.answers, token.answers) == (["done"], [ErrorCode.UNKNOWN_SERVER_ERROR])
+    await small_segments.until(lambda: driver.active)
+    assert len(driver.shard.values) == 6
+    assert sizes(small_segments) == [2, 2, 2]
 
 
 async def test_a_record_of_more_than_a_segment_costs_the_state_once(small_segments, events, caplog):
