@@ -23,6 +23,8 @@ __all__ = ["LeaderEnds"]
 
 _LATEST: Final = -1
 _EPOCHS_SINCE: Final = 4
+_ENDS_MS: Final = 5_000
+"""A leader has the ends of its logs in memory: one that takes longer hangs, or cannot be reached. Other views wait meanwhile."""
 
 
 class LeaderEnds:
@@ -31,7 +33,7 @@ class LeaderEnds:
     def __init__(
         self, links: BrokerLinks, *, image: Callable[[], ClusterImage], local_id: int, timeout_ms: Callable[[], int]
     ) -> None:
-        """``links`` are for these questions alone: a look-up by time may wait for the bucket. ``timeout_ms`` bounds each."""
+        """``links`` are for these questions alone: a look-up by time may wait for the bucket, as long as ``timeout_ms``."""
         self._links = links
         self._image = image
         self._local_id = local_id
@@ -73,13 +75,19 @@ class LeaderEnds:
         timestamp_ms: int,
         archived: Mapping[PartitionId, int],
     ) -> dict[PartitionId, int]:
-        ends = await self._offsets(leader, states, list(states), _LATEST)
+        timeout_ms = self._timeout_ms()
+        ends = await self._offsets(leader, states, list(states), _LATEST, min(timeout_ms, _ENDS_MS))
         beyond = [partition for partition, end in ends.items() if end > archived[partition]]
-        found = await self._offsets(leader, states, beyond, timestamp_ms) if beyond else {}
+        found = await self._offsets(leader, states, beyond, timestamp_ms, timeout_ms) if beyond else {}
         return ends | {partition: offset for partition, offset in found.items() if offset >= 0}
 
     async def _offsets(
-        self, leader: int, states: Mapping[PartitionId, PartitionImage], wanted: Sequence[PartitionId], timestamp: int
+        self,
+        leader: int,
+        states: Mapping[PartitionId, PartitionImage],
+        wanted: Sequence[PartitionId],
+        timestamp: int,
+        timeout_ms: int,
     ) -> dict[PartitionId, int]:
         topics: dict[str, ListOffsetsTopic] = {}
         for one in wanted:
@@ -91,7 +99,7 @@ class LeaderEnds:
         request = ListOffsetsRequest(replica_id=self._local_id, isolation_level=0, topics=list(topics.values()))
         try:
             answer: ListOffsetsResponse = await self._links.ask(
-                leader, request, timeout_ms=self._timeout_ms(), version_min=_EPOCHS_SINCE
+                leader, request, timeout_ms=timeout_ms, version_min=_EPOCHS_SINCE
             )
         except PeerError as error:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error

@@ -174,7 +174,7 @@ def test_all_segments_that_leave_have_done_so_soon_after_one_tick(start_node):
 
 
 def test_segments_of_a_topic_that_is_deleted_while_they_leave_hold_no_other_up(start_node):
-    """Nor does a log of the next topic of that name lose its own."""
+    """A log of the next topic of that name loses none of its own."""
     node = start_node()
     for topic in ("a", "b"):
         node.create(topic, retention_ms=-1, retention_bytes=1)

@@ -15,11 +15,13 @@ class Links:
 
     def __init__(self):
         self.asked = []
+        self.timeouts_ms = []
         self.followed = self.closed = 0
 
     def ask(self, broker_id, request, *, timeout_ms, version_min=0):
         future = asyncio.get_running_loop().create_future()
         self.asked.append((broker_id, request, future))
+        self.timeouts_ms.append(timeout_ms)
         return future
 
     def follow(self):

@@ -37,7 +37,7 @@ def ends(links):
     partitions |= {3: PartitionImage((7,), (), -1, 5), 4: PartitionImage((2,), (2,), 2, 5)}
     topics = SimpleNamespace(by_id={TOPIC_ID: SimpleNamespace(partitions=partitions)})
     image = SimpleNamespace(topics=topics)
-    return LeaderEnds(links, image=lambda: image, local_id=2, timeout_ms=lambda: 1000)
+    return LeaderEnds(links, image=lambda: image, local_id=2, timeout_ms=lambda: 30_000)
 
 
 def answer(links, broker, offsets, code=ErrorCode.NONE):
@@ -59,6 +59,17 @@ async def test_logs_that_go_on_behind_their_archives_are_searched_by_time(ends, 
     assert answer(links, 8, {2: -1}) == [(2, 5, TIME_MS)]
     assert await asking == {part(0): 30, part(1): 44, part(2): 60}
     assert {request.replica_id for _, request, _ in links.asked} == {2}
+
+
+async def test_a_leader_that_hangs_is_not_waited_for_as_long_as_one_that_searches(ends, links):
+    """It has the ends of its logs in memory; views of other topics are opened behind this one."""
+    asking = asyncio.ensure_future(ends.ends_at(TIME_MS, {part(0): 30}))
+    await turns()
+    answer(links, 7, {0: 50})
+    await turns()
+    answer(links, 7, {0: 44})
+    await asking
+    assert links.timeouts_ms == [5_000, 30_000]
 
 
 @pytest.mark.parametrize("number", [3, 4, 9])
