@@ -52,8 +52,7 @@ def _replica(context: Context, request: FetchRequest) -> ReplicaReader | None:
     Raises `KafkaError` CLUSTER_AUTHORIZATION_FAILED where clients might send it: such a fetch sees what is not committed, and
     commits what it claims to have (CVE-2018-1288).
     """
-    state = request.replica_state
-    broker_id, epoch = (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
+    broker_id, epoch = _follower(request)
     if broker_id < 0:
         return None
     roles, listener = context.broker.config.roles, context.connection.listener.name
@@ -75,6 +74,12 @@ def _replica(context: Context, request: FetchRequest) -> ReplicaReader | None:
         marks_are_news=context.broker.config.text("replica.selector.class") == RACK_AWARE_SELECTOR,
         awaited=context.broker.fetch_sessions.followers,
     )
+
+
+def _follower(request: FetchRequest) -> tuple[int, int]:
+    """The broker that asks as a follower, below 0 for consumers, and its registration, -1 if it tells none."""
+    state = request.replica_state
+    return (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
 
 
 def _failure(request: FetchRequest, version: int, error: KafkaError) -> Message:
@@ -106,4 +111,5 @@ API = Api(
     operation=Operation.READ,
     resource=ResourceType.TOPIC,
     failure=_failure,
+    of_nodes=lambda request, _version: _follower(request)[0] >= 0,
 )

@@ -208,4 +208,5 @@ API = Api(
     operation=Operation.DESCRIBE,
     resource=ResourceType.TOPIC,
     failure=_failure,
+    of_nodes=lambda request, _version: request.replica_id >= 0,
 )

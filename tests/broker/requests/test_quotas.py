@@ -19,7 +19,8 @@ from stratalog.wire.messages.api_versions import ApiVersionsRequest
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from stratalog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from stratalog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from stratalog.wire.messages.list_offsets import ListOffsetsRequest
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from stratalog.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from stratalog.wire.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -231,18 +232,39 @@ def test_the_time_of_requests_is_limited_too(broker):
     assert connection_of(broker).stalled & _MUTED
 
 
+def fetch_of(state, replica_id=-1):
+    """A fetch that names no partition."""
+    return FetchRequest(
+        replica_id=replica_id,
+        replica_state=state,
+        max_wait_ms=0,
+        min_bytes=0,
+        isolation_level=0,
+        topics=[],
+        forgotten_topics_data=[],
+    )
+
+
 @pytest.mark.parametrize("may_act", [True, False])
 @pytest.mark.parametrize(
-    "request_", [AddPartitionsToTxnRequest(transactions=[]), WriteTxnMarkersRequest(markers=[])], ids=["add", "markers"]
+    "request_, version",
+    [
+        (AddPartitionsToTxnRequest(transactions=[]), 4),
+        (WriteTxnMarkersRequest(markers=[]), 1),
+        (fetch_of(ReplicaState(replica_id=2, replica_epoch=7)), 17),
+        (fetch_of(None, replica_id=2), 12),
+        (ListOffsetsRequest(replica_id=2, isolation_level=0, topics=[]), 7),
+    ],
+    ids=["add", "markers", "fetch", "fetch of an older follower", "ends"],
 )
-def test_requests_of_other_nodes_are_not_limited(broker, request_, may_act):
+def test_requests_of_other_nodes_are_not_limited(broker, request_, version, may_act):
     """As in Kafka, as far as who asks may act as a node; the same client's own requests are."""
     limit(broker, "request_percentage", 0.000001)
     link = broker.link(client_id="limited")
     if not may_act:
         allowed = 1 << Operation.DESCRIBE
         broker.node.dispatcher.authorizer = SimpleNamespace(permitted=lambda *_: allowed, version=1)
-    link.call(request_, 4 if isinstance(request_, AddPartitionsToTxnRequest) else 1)
+    link.call(request_, version)
     assert bool(connection_of(broker).stalled & _MUTED) is not may_act
     heard(broker)
     assert link.call(MetadataRequest(topics=[]), 12).throttle_time_ms > 0
