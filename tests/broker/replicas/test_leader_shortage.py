@@ -75,3 +75,18 @@ def test_an_epoch_begins_where_the_log_ends_when_earlier_batches_found_no_room(t
     it.append("d", batch(b"d"))
     it.disk.write()
     assert it.partition.log.leader_epochs.epoch_for(1) == EPOCH + 1
+
+
+def test_an_epoch_whose_first_batch_found_no_room_is_known_all_the_same(tmp_path):
+    """A former leader that wrote nothing in its own epoch is told where their histories part, and does not ask for ever."""
+    it = Bench(str(tmp_path), in_sync=(1, 2))
+    it.append("a", batch(b"a"))
+    it.disk.write()
+    it.disk.flush()
+    it.lead(EPOCH + 2)
+    it.append("b", batch(b"b"))
+    it.partition.log.discard_unwritten()
+    it.partition.on_write_refused(OSError(errno.ENOSPC, "No space left on device"))
+    it.partition.tick(it.now)
+    log = it.partition.log
+    assert log.leader_epochs.end_offset_for(EPOCH + 1, log.log_end_offset) == (EPOCH, 1)
