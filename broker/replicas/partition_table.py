@@ -228,10 +228,14 @@ class PartitionTable:
         return iter(list(self._by_name.values()))
 
     def leaders_with_followers(self) -> Iterator[Leader | None]:
-        """The leaders of this moment that have followers, and None now and then: thousands may have none."""
+        """The leaders of this moment that have followers, and answer them; None now and then: thousands may have none.
+
+        The others call no follower late: it cannot fetch. Alone in the set, one with a failed disk would leave the partition
+        without a leader.
+        """
         for count, unified in enumerate(self, 1):
             leader = unified.partition.leader
-            if leader is not None and leader.state.has_followers:
+            if leader is not None and leader.state.has_followers and _answers(unified):
                 yield leader
             elif count % _LOOKED_AT_A_PAUSE == 0:
                 yield None
@@ -252,6 +256,11 @@ class PartitionTable:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def _answers(unified: UnifiedLog) -> bool:
+    """Whether requests for the partition are answered: its disk works, and it is not held back."""
+    return unified.partition.held_back is None and unified.partition.directory.offline is None
 
 
 def _nothing_follows(_unified: UnifiedLog) -> None:

@@ -7,9 +7,11 @@ import pytest
 
 from stratalog.broker.replicas.partition_table import LedPartitions, PartitionTable
 from stratalog.metadata.image.image import EMPTY_IMAGE
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 from stratalog.wire.topic import TopicPartition
+from tests.broker.replicas.leader_rig import Bench
 
 ID = b"i" * 16
 
@@ -242,3 +244,26 @@ def test_the_partitions_that_are_led_are_those_of_the_moment():
     assert list(found) == rows[1:]
     rows[0].partition.leader, rows[1].partition.leader = object(), None
     assert list(found) == rows[:1]
+
+
+@pytest.mark.parametrize("state", ["offline", "held back"])
+def test_a_leader_that_answers_no_follower_calls_none_of_them_late(tmp_path, state):
+    """They cannot fetch. With itself alone in sync nobody could lead, once the controller hears of the failed disk."""
+    it, table = Bench(str(tmp_path / "t-0"), in_sync=(1, 2), replicas=(1, 2)), PartitionTable()
+    unified = led(topic_id=b"i" * 16)
+    unified.partition = it.partition
+    table.add(unified)
+    it.leader.follower_fetched(2, 0, log_start_offset=0, broker_epoch=7)
+    it.append("a", build_batch([Record(0, 1_700_000_000_000, b"k", b"v")]))
+    it.disk.write()
+    it.disk.flush()
+    if state == "offline":
+        it.disk.offline = OSError(5, "Input/output error")
+    else:
+        it.partition.held_back = "it is compared with its archive"
+    it.now += 60
+    list(table.checking_lag(30_000))
+    assert it.asking.asked == []
+    it.disk.offline = it.partition.held_back = None
+    list(table.checking_lag(30_000))
+    assert it.asking.asked == [(1,)]
