@@ -243,7 +243,7 @@ class Node:
             incarnation_id=self._incarnation_id,
             rack=self.config.rack,
             listeners=told_listeners(self.config.advertised_listeners, self.server.addresses),
-            directories=lambda: tuple(one.directory_id for one in self.directories.online),
+            directories=self.registration_marks.directories,
             previous_broker_epoch=self.registration_marks.previous_broker_epoch(),
             on_registration_lost=self._registration_lost,
             on_registered=self.registration_marks.registered,

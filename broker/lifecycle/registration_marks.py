@@ -16,6 +16,7 @@ from typing import Final
 from stratalog.broker.replicas.directories import Directories
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.registration_mark import read_registration, remove_registration, write_registration
+from stratalog.wire.topic import Uuid
 
 __all__ = ["RegistrationMarks"]
 
@@ -34,6 +35,14 @@ class RegistrationMarks:
         """The newest registration of this process; before the first one, that of a process before, if it lost nothing."""
         self._has_lost = False
         """Whether a replica lacks what it had, and the controller has not heard of it."""
+
+    def directories(self) -> tuple[Uuid, ...]:
+        """The directories that a registration names: those that are online, and those that are away and may have logs.
+
+        The next start of a broker by itself, whose metadata place no log, knows of the latter from there alone.
+        """
+        found = self._directories
+        return (*(one.directory_id for one in found.online), *sorted(found.settled.away))
 
     def previous_broker_epoch(self) -> int:
         """The registration of the process before, if it lost nothing in any directory; else -1.

@@ -171,8 +171,8 @@ class Directories:
 
     @property
     def is_partly_unread(self) -> bool:
-        """Whether a directory was offline from the start: the logs that lie there are unknown."""
-        return any(directory.lock is None for directory in self.all)
+        """Whether a directory was offline from the start, or is away: the logs that lie there are unknown."""
+        return bool(self.settled.away) or any(directory.lock is None for directory in self.all)
 
     @property
     def ids(self) -> list[Uuid]:

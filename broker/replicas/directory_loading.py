@@ -9,7 +9,7 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from stratalog.hot.stale_rows import forget_removed
 from stratalog.hot.storage.checkpoint import write_clean_shutdown
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Invalid
-from stratalog.wire.topic import TopicPartition, uuid_parse, uuid_text
+from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
 
 __all__ = [
     "LoadedDirectory",
@@ -36,6 +36,7 @@ __all__ = [
     "release_loaded",
     "report",
     "settle",
+    "without",
 ]
 
 _UUID_BYTES: Final = 16
@@ -65,6 +66,14 @@ class Settled(NamedTuple):
     """Unfinished copies of logs that lie in a directory which is away; empty where that is lost."""
     is_replaced: bool = False
     """Whether all directories could be read, and one of them is new: a log that lies in none is lost."""
+    away: frozenset[Uuid] = frozenset()
+    """Directories that the start before had, and this one has not: logs may lie there."""
+
+    @property
+    def why_away(self) -> str:
+        """The reason why a log that may lie in one of these is not opened."""
+        missed = " and ".join(sorted(map(uuid_text, self.away)))
+        return f"it lies in none of log.dirs, which lack directory {missed} of the start before: name that again"
 
 
 def load_directories(
@@ -165,6 +174,18 @@ def settle(loaded: Sequence[LoadedDirectory], *, metadata_only: str | None) -> S
     alone = _NO_COPIES if is_replaced else only_copies(usable)
     unfinished = settle_moves(usable, partial(os.urandom, _UUID_BYTES), is_all=is_all, is_replaced=is_replaced)
     return Settled(unfinished, frozenset() if is_all else frozenset(undecided(usable)), alone, is_replaced)
+
+
+def without(
+    settled: Settled, former: Collection[Uuid], present: Collection[Uuid], unfound: Iterable[object]
+) -> Settled:
+    """The same for a broker whose metadata place no log in a directory: ``former`` were those of the start before.
+
+    They are missed as long as there are ``unfound`` logs, which lie in none of ``present``; not where another one is new.
+    """
+    away = frozenset(former).difference(present)
+    is_missed = away and not settled.is_replaced and any(True for _ in unfound)
+    return settled._replace(away=away if is_missed else frozenset())
 
 
 def release_loaded(loaded: Sequence[LoadedDirectory]) -> None:

@@ -111,6 +111,8 @@ class HostedPartitions:
             services.placements, node_id=services.node_id, directories=services.directories, image=services.image
         )
         self.logs.on_forgotten = self.placing.gone
+        if services.copying is None:
+            self.placing.miss_directories()
 
     def started(self) -> None:
         """The logs of the last run have been opened: partitions without files are new from now on."""

@@ -292,6 +292,8 @@ class LogOpening:
 
     def _why_unread(self, name: TopicPartition) -> str:
         copy = self._directories.settled.only_copies.get(name)
+        if self._directories.settled.away and len(self._directories.online) == len(self._directories.all):
+            return f"{self._directories.settled.why_away}. {_by_hand(name)}"
         if copy is None or self._directories.is_partly_unread:
             return "it may lie in the directory that is offline since the start, and is not begun anew in another one"
         return f"it lies in none of log.dirs, and {copy} is an unfinished copy: restore the other directory. {_by_hand(name)}"

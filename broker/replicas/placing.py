@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from stratalog.broker.replicas.directories import Directories
+from stratalog.broker.replicas.directory_loading import without
 from stratalog.broker.replicas.log_opening import OpenedLog
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.hot.first_marks import kept_high_watermark
@@ -223,6 +224,13 @@ class Placing:
                     continue
                 if len(state.replicas) == 1 or state.directory_of(self._node_id) in {UNASSIGNED, MIGRATING}:
                     yield TopicPartition(topic.name, number), topic.topic_id
+
+    def miss_directories(self) -> None:
+        """Have logs wait that may lie in a directory which the start before had: of a broker whose metadata place none."""
+        before, directories = self._image().brokers.brokers.get(self._node_id), self._directories
+        unfound = (name for name, _topic_id in self.anywhere() if not directories.holding(name))
+        former = () if before is None else before.directories
+        directories.settled = without(directories.settled, former, directories.ids, unfound)
 
     def gone(self, topic_id: Uuid, partition: int) -> None:
         """The replica is not here any more, or is not missed: its topic was deleted, or others have it. Report nothing of it."""

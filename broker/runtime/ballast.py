@@ -18,7 +18,16 @@ from typing import Final, NamedTuple
 
 from stratalog.hot.directory import BALLAST
 
-__all__ = ["DISK_FULL", "NOTHING_SPARE", "Ballast", "Spare", "clear_cache", "is_of_cache", "raise_if_full", "same_file_system"]
+__all__ = [
+    "DISK_FULL",
+    "NOTHING_SPARE",
+    "Ballast",
+    "Spare",
+    "clear_cache",
+    "is_of_cache",
+    "raise_if_full",
+    "same_file_system",
+]
 
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SHARE: Final = 16

@@ -129,3 +129,46 @@ def test_an_only_replica_in_a_directory_that_is_gone_is_opened_and_its_place_rep
         follow(me, mine, epoch)
         follow(NO_LEADER, mine, epoch)
     assert (told, led) == ({}, [Led.LOST, Led.RENEWED])
+
+
+@pytest.mark.parametrize("is_dead_first", [False, True])
+def test_no_log_of_a_node_of_its_own_is_begun_anew_while_a_directory_is_missing_from_its_settings(
+    start_node, tmp_path, caplog, is_dead_first
+):
+    """Its metadata place no log: its registration has the directories of the last start, until no log is missed."""
+    both, one = f"{tmp_path}/one,{tmp_path}/two", f"{tmp_path}/one"
+    node = start_node(log_dirs=both)
+    node.create("t", 4)
+    for partition in range(4):
+        node.produce("t", b"kept", partition=partition)
+    away = [number for number in range(4) if node.partition("t", number).partition.directory.path.endswith("two")]
+    assert len(away) == 2
+    node.stop()
+    if is_dead_first:
+        Path(tmp_path, "two").rename(tmp_path / "kept")
+        Path(tmp_path, "two").write_bytes(b"")
+        node.start()
+        node.stop()
+        Path(tmp_path, "two").unlink()
+        Path(tmp_path, "kept").rename(tmp_path / "two")
+    for number in range(2):
+        left = start_node(log_dirs=one)
+        table = left.node.partitions
+        assert [each for each in range(4) if table.get(TopicPartition("t", each)) is None] == away
+        assert "name that again" in caplog.text
+        left.create(f"u{number}")
+        assert left.produce(f"u{number}", b"of a new topic") == [0]
+        left.stop()
+    node.start()
+    assert [node.values("t", number) for number in range(4)] == [[b"kept"]] * 4
+
+
+def test_a_directory_that_was_emptied_before_it_left_the_settings_is_not_missed(start_node, tmp_path):
+    """Neither at the first start without it nor later."""
+    node = start_node(log_dirs=f"{tmp_path}/one,{tmp_path}/two")
+    (known,) = {one.directory_id for one in node.node.directories.all if one.path.endswith("two")}
+    node.stop()
+    left = start_node(log_dirs=f"{tmp_path}/one")
+    assert known not in left.node.image.brokers.brokers[left.node.node_id].directories
+    left.create("t", 2)
+    assert left.produce("t", b"v", partition=1) == [0]
