@@ -35,6 +35,8 @@ __all__ = ["dev", "free_or_any", "run_broker", "serve", "start_logging"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 TOGETHER_SECONDS: Final = 0.05
+START_SECONDS: Final = 3.0
+"""A node that is stopped while it starts has so long to come to its end, and to stop in order."""
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 log = logging.getLogger(__name__)
@@ -108,7 +110,7 @@ def serve(
     \b
       ready kafka=HOST:PORT http=HOST:PORT bucket=URL
 
-    SIGTERM or SIGINT stops it in order, a second one at once. So does SIGHUP, what a terminal sends that is closed; under
+    SIGTERM or SIGINT stops it in order, a second one at once; a start that takes 3 s more is given up. So does SIGHUP, what a terminal sends that is closed; under
     nohup it is ignored. Settings are changed at run time with kafka-configs, not by a signal.
     """  # noqa: D301 - the escape is click's mark of a paragraph to be left as it is
     config = _load(path, assignments, Flags(data=data, bucket=bucket, listen=listen, http=http))
@@ -238,7 +240,8 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node | Controller
     _handle_signals(stop)
     node = _new_node(config)
     with _uncollected():
-        await node.start()
+        if not await _started(node, stop):
+            return int(ExitCode.OK)
     try:
         if not stop.is_set():
             if on_ready is not None:
@@ -256,6 +259,28 @@ async def run_broker(config: BrokerConfig, on_ready: Callable[[Node | Controller
     finally:
         await node.stop()
     return int(ExitCode.FAILED if node.failed.is_set() else ExitCode.OK)
+
+
+async def _started(node: Node | ControllerNode, stop: asyncio.Event) -> bool:
+    """Start the node; False if ``stop`` is set before it has started, and for `START_SECONDS` more. Raises what the start raises.
+
+    A start may wait for a quorum, or read large logs: who stops it is not to wait for that.
+    """
+    starting, stopping = asyncio.ensure_future(node.start()), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({starting}, timeout=START_SECONDS)
+        if not starting.done():
+            log.info("the start is given up: the logs are recovered at the next one")
+            starting.cancel()
+            await asyncio.wait({starting})
+        if starting.cancelled():
+            return False
+        await starting
+    finally:
+        stopping.cancel()
+        starting.cancel()
+    return True
 
 
 def _new_node(config: BrokerConfig) -> Node | ControllerNode:

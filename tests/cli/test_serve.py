@@ -231,3 +231,44 @@ async def test_a_second_signal_ends_a_process_whose_stderr_has_no_reader(monkeyp
             loop.remove_signal_handler(number)
     assert stop.is_set()
     assert ended == [1]
+
+
+async def test_a_node_is_stopped_that_waits_for_others(monkeypatch, tmp_path, caplog):
+    """One of three voters, whose others are away: a start that comes to no end is given up, and can be repeated."""
+    import asyncio
+    import logging
+
+    from stratalog.cli import serve
+    from tests.broker.nodes_of_a_cluster import RunningNodes, node_of
+
+    monkeypatch.setattr(serve, "START_SECONDS", 0.1)
+    config = RunningNodes(tmp_path, dict.fromkeys((1, 2, 3), "broker,controller"))[1].config()
+    for _ in range(2):
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.3, stop.set)
+        with caplog.at_level(logging.INFO):
+            assert await asyncio.wait_for(serve._started(node_of(config), stop), 8) is False
+        assert "the start is given up" in caplog.text
+
+
+async def test_a_start_that_ends_soon_is_stopped_in_order():
+    """It has a few seconds; one that fails says why."""
+    import asyncio
+
+    from stratalog.cli import serve
+
+    class Starting:
+        def __init__(self, error):
+            self.error = error
+
+        async def start(self):
+            await asyncio.sleep(0.02)
+            if self.error is not None:
+                raise self.error
+
+    stop = asyncio.Event()
+    stop.set()
+    assert await serve._started(Starting(None), stop)
+    with pytest.raises(OSError, match="no port"):
+        await serve._started(Starting(OSError("no port")), stop)
+    assert await serve._started(Starting(None), asyncio.Event())
