@@ -43,7 +43,7 @@ Later places win:
 |---|---|
 | defaults | this page |
 | `--config FILE` | Java properties, or TOML if the name ends in `.toml`: tables, dotted or quoted keys spell the same names, lists are joined by commas |
-| environment | `STRATALOG_` and the name in capitals, dots as underscores: `STRATALOG_LOG_SEGMENT_BYTES` is `log.segment.bytes`, `STRATALOG_BUCKET_URL` is `stratalog.bucket.url` |
+| environment | `STRATALOG_` and the name in capitals, dots as underscores: `STRATALOG_LOG_SEGMENT_BYTES` is `log.segment.bytes`, `STRATALOG_BUCKET_URL` is `stratalog.bucket.url`. Kubernetes' links to a Service called stratalog are passed over |
 | `--set NAME=VALUE` | may be repeated |
 | `--data DIR` | `log.dirs` |
 | `--bucket URL` | `stratalog.bucket.url` |
