@@ -93,6 +93,7 @@ class ControllerNode:
             may_format=False,
         )
         self.cluster_id = self.directories.cluster_id
+        self.http_address = await self.http.bind(self.config.http_host, self.config.http_port)
         self._slices = Slices(loop.call_soon, self.clock.monotonic)
         opened = open_node_quorum(
             QuorumServices(
@@ -115,7 +116,6 @@ class ControllerNode:
         self.quorum.start()
         self.directories.verified()
         self._look()
-        self.http_address = await self.http.bind(self.config.http_host, self.config.http_port)
         self.http.serve()
         log.info("controller %d of cluster %s takes part in the metadata quorum", self.node_id, self.cluster_id)
 

@@ -1,7 +1,7 @@
 """The HTTP port of a broker: taken when it starts, served a moment later.
 
-Its server is a third of all that a broker imports, and no Kafka client needs it. So a start takes the port, which
-lets those who connect wait instead of failing, and the rest is imported by a thread when Kafka's clients are already let in.
+Its server is a third of all that a broker imports, and no Kafka client needs it. So a start takes the port, before it
+changes anything. When Kafka's clients are already let in, those who connect wait instead of failing, and the rest is imported by a thread.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpListener"]
 
 _MODULE = "stratalog.broker.http.routes"
+_SETTING = "stratalog.http.listener (--http)"
 _BACKLOG = 128
 
 log = logging.getLogger(__name__)
@@ -44,18 +45,19 @@ class HttpListener:
         self._new_protocol: Callable[[], HttpProtocol] | None = None
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take the port; the address, with the port that was chosen for 0. Raises OSError."""
+        """Take the port, where connections are refused so far; the address, with the port that was chosen for 0. Raises OSError."""
         loop = asyncio.get_running_loop()
-        with naming_setting("stratalog.http.listener (--http)", host, port):
+        with naming_setting(_SETTING, host, port):
             self._listening = await listen(loop, self._connected, host or None, port, backlog=_BACKLOG)
-        for bound in self._listening.sockets:
-            with bound.dup() as same:
-                same.listen(_BACKLOG)
         host, port = self._listening.sockets[0].getsockname()[:2]
         return host, port
 
     def serve(self) -> None:
-        """Begin to serve, in the background."""
+        """Have connections wait, and begin to serve them, in the background. Raises OSError if others listen by now."""
+        assert self._listening is not None
+        for bound in self._listening.sockets:
+            with bound.dup() as same, naming_setting(_SETTING, *bound.getsockname()[:2]):
+                same.listen(_BACKLOG)
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def opened(self) -> None:

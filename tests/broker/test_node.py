@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import itertools
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -10,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.client.admin import alter_topic_configs
@@ -74,6 +76,20 @@ def test_a_start_that_fails_can_be_repeated(start_node, watched_files):
     watched_files.faults.clear()
     node.start()
     assert node.values("t") == [b"kept"]
+
+
+def test_a_port_of_http_in_use_ends_a_start_before_it_changes_anything(start_node, monkeypatch):
+    """A broker that had recovered, led and then ended would do so at each attempt to start it again."""
+    node = start_node()
+    node.stop()
+    mark = Path(node.directory, "data", ".kafka_cleanshutdown")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = structs.replace(node.config(), http_port=taken.getsockname()[1])
+        monkeypatch.setattr(node, "config", lambda: config)
+        with pytest.raises(OSError, match=r"stratalog\.http\.listener"):
+            node.start()
+    node.stop()
+    assert mark.exists()
 
 
 def test_two_brokers_never_share_a_directory(start_node):

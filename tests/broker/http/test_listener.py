@@ -1,7 +1,5 @@
 """The HTTP port while its server is still being made."""
 
-import asyncio
-
 import aiohttp
 import pytest
 
@@ -32,23 +30,29 @@ async def listener(slices):
 
 
 async def test_early_connections_wait_for_the_server(listener):
-    """Connected at once, answered as soon as the server runs."""
+    """Refused while the node starts, then connected at once, and answered as soon as the server runs."""
     http = listener()
     address = await http.bind("127.0.0.1", 0)
-    early = asyncio.ensure_future(get(address, "/livez"))
-    await asyncio.sleep(0.05)
-    assert not early.done()
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await get(address, "/livez")
     http.serve()
-    assert await early == (200, "ok\n")
+    assert http._new_protocol is None
+    assert await get(address, "/livez") == (200, "ok\n")
     await http.opened()
     assert await get(address, "/absent") == (404, "404: Not Found")
 
 
 async def test_a_port_in_use_is_an_error_when_it_is_taken(listener):
-    """The error comes from `bind`, before HTTP is served."""
-    _, port = await listener().bind("127.0.0.1", 0)
-    with pytest.raises(OSError, match="another process, perhaps another broker, listens there"):
+    """The error comes from `bind`, before HTTP is served; from `serve` where another one was faster meanwhile."""
+    first, second = listener(), listener()
+    _, port = await first.bind("127.0.0.1", 0)
+    await second.bind("127.0.0.1", port)
+    first.serve()
+    words = "another process, perhaps another broker, listens there"
+    with pytest.raises(OSError, match=words):
         await listener().bind("127.0.0.1", port)
+    with pytest.raises(OSError, match=words):
+        second.serve()
 
 
 async def test_a_name_may_say_where_to_listen(listener):

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from stratalog.broker.runtime import ballast as ballast_module
 from stratalog.broker.cold.cache_names import chunk_name
+from stratalog.broker.runtime import ballast as ballast_module
 from stratalog.broker.runtime.ballast import Ballast, clear_cache, raise_if_full, same_file_system
 from stratalog.client.admin import create_topic
 from stratalog.client.client import Client
@@ -115,7 +115,14 @@ def test_the_cache_goes_before_the_ballast(small_disk, tmp_path, caplog):
 
 def test_files_of_others_stay_where_the_cache_is_cleared(tmp_path):
     """The setting may name a directory that is used for other things, or a log directory: their files are no chunks."""
-    others = ["meta.properties", ".lock", "recovery-point-offset-checkpoint", "photo.chunk", "0.chunk", f"{'a' * 32}.chunk"]
+    others = [
+        "meta.properties",
+        ".lock",
+        "recovery-point-offset-checkpoint",
+        "photo.chunk",
+        "0.chunk",
+        f"{'a' * 32}.chunk",
+    ]
     ours = [CHUNK, f"{'a' * 32}.3.chunk", f"{'a' * 32}.{'0' * 32}.12.chunk.ab-1"]
     for name in [*others, *ours]:
         (tmp_path / name).write_bytes(b"x")
