@@ -106,7 +106,7 @@ def _print_id(*, as_json: bool) -> None:
 
 def _tell(plan: FormatPlan, node: NodeIdentity, cluster_id: str, *, as_json: bool) -> None:
     from stratalog.metadata.formatting.feature_levels import metadata_version_name
-    from stratalog.metadata.image.features import METADATA_VERSION
+    from stratalog.metadata.image.features import METADATA_VERSION, SUPPORTED_FEATURES
     from stratalog.wire.topic import uuid_text
 
     rows: list[Mapping[str, Any]] = [
@@ -129,3 +129,9 @@ def _tell(plan: FormatPlan, node: NodeIdentity, cluster_id: str, *, as_json: boo
     levels = ", ".join(f"{name}={level}" for name, level in sorted(plan.levels.items()) if level)
     version = metadata_version_name(plan.levels[METADATA_VERSION])
     note(f"Node {node.node_id} of cluster {cluster_id} begins with {METADATA_VERSION} {version}: {levels}.")
+    newest = SUPPORTED_FEATURES[METADATA_VERSION].maximum
+    if plan.levels[METADATA_VERSION] != newest:
+        note(
+            f"stratalog serve begins new clusters with {metadata_version_name(newest)} only: these directories are for Apache "
+            "Kafka, or for a node that joins a cluster which has that level."
+        )

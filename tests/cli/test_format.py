@@ -135,3 +135,11 @@ def test_a_broker_begins_with_the_cluster_that_was_formatted(config, start_comma
         "transaction.version": 2,
     }
     assert list(replay.image().scram.by_user) == ["alice"]
+
+
+@pytest.mark.parametrize(("release", "is_told"), [("3.9", True), ("4.3", False)])
+def test_a_release_with_which_serve_begins_no_cluster_is_told(config, release, is_told):
+    """Apache Kafka starts on such directories; serve refuses to begin a cluster there."""
+    code, _, errors = run("-c", config, "-t", CLUSTER, "-s", "-r", release)
+    assert code == 0
+    assert ("begins new clusters with 4.3-IV0 only" in errors) is is_told
