@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from stratalog.spark.source.stream_offsets import Offsets
-from stratalog.tier.manifests.manifest import REPAIR, CommitNote, Manifest
+from stratalog.tier.manifests.manifest import REPAIR, REWIND, CommitNote, Manifest
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["gone_back_to", "other_records", "shortened", "went_back"]
 
 _BEGIN: Final = "begin again"
 _TAKEOVER: Final = "takeover"
-_REWIND: Final = "rewind"
 _UNPIN: Final = "unpin"
-_BACK: Final = frozenset({REPAIR, _REWIND})
+_BACK: Final = frozenset({REPAIR, REWIND})
 
 
 def went_back(manifest: Manifest) -> bool:
@@ -43,7 +42,7 @@ def gone_back_to(manifest: Manifest, known_seq: int) -> int | None:
     if all(note.seq != manifest.shortened_seq for note in notes):
         return 0
     taken_over = any(note.kind == _TAKEOVER for note in notes)
-    if known_seq and any(note.kind == _REWIND and _may_be_older(manifest, note, known_seq) for note in notes):
+    if known_seq and any(note.kind == REWIND and _may_be_older(manifest, note, known_seq) for note in notes):
         before = [note for note in manifest.commits if note.seq <= known_seq and note.kind in _BACK | {_BEGIN}]
         if all(note.seq != known_seq for note in before):
             return 0

@@ -22,7 +22,7 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
 from stratalog.tier.manifests.json import to_bytes
-from stratalog.tier.manifests.manifest import Manifest, successor
+from stratalog.tier.manifests.manifest import REWIND, Manifest, successor
 from stratalog.tier.manifests.manifest_store import change_manifest, check_size
 from stratalog.tier.manifests.named_keys import objects_of
 from stratalog.tier.manifests.parts import PAGE_KIND, Claimant, TrashEntry, totals_of
@@ -97,7 +97,7 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
             archive_clean_offset=0,  # older objects come back; what a compaction said holds for its own
             deleted_ms=-1,
         ),
-        "rewind",
+        REWIND,
         now_ms,
     )
     trash = (*changed.trash, *leaving)

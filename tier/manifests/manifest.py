@@ -41,6 +41,7 @@ __all__ = [
     "LOG_START",
     "NOBODY",
     "REPAIR",
+    "REWIND",
     "ArchiveDeleted",
     "Claimant",
     "CommitNote",
@@ -75,6 +76,8 @@ LOG_START: Final = "log start"
 """The kind of a change that moves the log start, and what lies below it to the trash."""
 REPAIR: Final = "repair"
 """The kind of change by which an archive may end earlier than before."""
+REWIND: Final = "rewind"
+"""The kind of change by which an archive goes back to a cut."""
 COMMITS_KEPT: Final = 32
 """The latest changes that the manifest remembers."""
 

@@ -13,7 +13,7 @@ import stratalog
 from stratalog.tier.documents.json import DOCUMENT_BYTES_MAX
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.json import from_bytes, predecessor_hash, to_bytes
-from stratalog.tier.manifests.manifest import LOG_START, REPAIR, Manifest, ManifestFull
+from stratalog.tier.manifests.manifest import LOG_START, REPAIR, REWIND, Manifest, ManifestFull
 from stratalog.tier.manifests.runs import RUN_KINDS
 from stratalog.tier.stores.checked_read import get_checked
 from stratalog.tier.stores.remembering_store import recall
@@ -33,11 +33,9 @@ __all__ = [
 
 _ATTEMPTS: Final = 16
 _BYTES_MAX: Final = DOCUMENT_BYTES_MAX
-_BYTES_MAX_OF_UPKEEP: Final = DOCUMENT_BYTES_MAX * 15 // 16
+_BYTES_MAX_OF_NEED: Final = DOCUMENT_BYTES_MAX * 15 // 16
 _BYTES_MAX_OF_GROWTH: Final = DOCUMENT_BYTES_MAX * 3 // 4
-"""Some is left for what empties the trash, and for the claim of the leader that does, and for upkeep."""
-_UPKEEP: Final = frozenset({LOG_START, REPAIR})
-"""Kinds of changes that a manifest which is full otherwise takes: retention, and a repair, which may be of one that has grown."""
+"""Some is left for what empties the trash, and for the claim of the leader that does, and for what cannot wait for that."""
 _RELIEF: Final = frozenset(
     {
         *("claim", "takeover", "date trash", "empty trash", "end job", "unpin", "delete", "deleted", "begin again"),
@@ -45,6 +43,8 @@ _RELIEF: Final = frozenset(
     }
 )
 """Kinds of changes that add nothing that lasts, or take away."""
+_NEED: Final = frozenset({LOG_START, REPAIR, REWIND})
+"""Retention, and what a cluster needs before it can empty the trash of an archive that is damaged, or is restored."""
 
 Transition: TypeAlias = Callable[[Manifest], Manifest]
 """A change bound to its arguments: applied again to whatever manifest is found after a lost race."""
@@ -136,7 +136,7 @@ def change_manifest(
 def check_size(manifest: Manifest, raw: bytes) -> None:
     """Raise `ManifestFull` for a manifest, as ``raw`` bytes, that no reader would take, or that leaves no room for relief."""
     kind = manifest.commits[-1].kind if manifest.commits else ""
-    limit = _BYTES_MAX if kind in _RELIEF else _BYTES_MAX_OF_UPKEEP if kind in _UPKEEP else _BYTES_MAX_OF_GROWTH
+    limit = _BYTES_MAX if kind in _RELIEF else _BYTES_MAX_OF_NEED if kind in _NEED else _BYTES_MAX_OF_GROWTH
     if len(raw) > limit:
         raise ManifestFull(
             f"{manifest.partition}: the manifest would have {len(raw)} bytes, {limit} are left to a change of this kind "

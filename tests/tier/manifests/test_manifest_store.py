@@ -4,9 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import PartitionId
-from stratalog.tier.manifests.json import predecessor_hash
+from stratalog.tier.manifests.json import predecessor_hash, to_bytes
 from stratalog.tier.manifests.manifest import (
     LOG_START,
+    REPAIR,
+    REWIND,
     Claimant,
     Manifest,
     ManifestFenced,
@@ -17,7 +19,7 @@ from stratalog.tier.manifests.manifest import (
     commit,
     successor,
 )
-from stratalog.tier.manifests.manifest_store import ManifestContended, change_manifest, read_manifest
+from stratalog.tier.manifests.manifest_store import ManifestContended, change_manifest, check_size, read_manifest
 from stratalog.tier.stores.checked_read import READS_MAX
 from stratalog.tier.stores.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.stores.remembering_store import RememberingStore
@@ -214,3 +216,13 @@ def test_no_manifest_is_stored_that_no_reader_would_take(memory_store, log_bytes
         change_manifest(memory_store, partition, trash(count, kind))
         assert len(read_manifest(memory_store, partition).manifest.trash) == count
     assert change_manifest(memory_store, partition, claiming(TWO)).manifest.claimant == TWO
+
+
+@pytest.mark.parametrize("kind", [REPAIR, REWIND])
+def test_a_manifest_that_is_nearly_full_may_be_repaired_and_taken_back(memory_store, log_bytes, kind):
+    """Else a damaged one would stay so: nobody empties the trash of an archive that cannot be read, or has no cluster."""
+    key = log_bytes.partition.segment_key(0, 1, 1, bytes(16))
+    items = tuple(TrashEntry(key, 10**8, 1, number, "compact", 10**12) for number in range(85_000))
+    full = replace(Manifest(log_bytes.partition), trash=items)
+    changed = successor(full, kind, 5)
+    check_size(changed, to_bytes(changed))
