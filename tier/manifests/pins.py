@@ -22,7 +22,9 @@ def pin(manifest: Manifest, pinned: Pin, *, now_ms: int) -> Manifest:
             if replace(known, seq=pinned.seq) == pinned:
                 return manifest
             raise Invalid(f"{manifest.partition}: the cut {pinned.cut_id} has pinned something else here: {known}")
-    if pinned.remote_end > manifest.remote_end or pinned.log_start_offset < manifest.log_start_offset:
+    # The log start may lie behind the remote end: then the cut is empty.
+    end = max(manifest.remote_end, manifest.log_start_offset)
+    if pinned.remote_end > end or pinned.log_start_offset < manifest.log_start_offset:
         raise Invalid(
             f"{manifest.partition}: the cut {pinned.cut_id} cannot pin offsets [{pinned.log_start_offset}, "
             f"{pinned.remote_end}), the archive holds [{manifest.log_start_offset}, {manifest.remote_end}): read the "

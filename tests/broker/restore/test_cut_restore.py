@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,23 @@ def test_groups_go_on_where_they_had_committed(store, start_node, tmp_path):
         "late": [("orders-1", 17)],
         "early": [("orders-1", 2)],
     }
+
+
+def test_a_cut_of_records_that_are_deleted_up_to_the_active_segment_is_empty(tmp_path, start_node):
+    """The manifest's log start lies behind its remote end, until the next segment is archived."""
+    store = LocalStore(str(tmp_path / "bucket"), sync=False)
+    orders = PartitionId("orders", ORDERS, 0)
+    archive_log(store, orders, [batch(0, 10)], now_ms=1)
+    claimant = read_manifest(store, orders).manifest.claimant
+    moved = partial(set_log_start, claimant=claimant, offset=22, now_ms=2, resume_at=10, reason="deleted records")
+    change_manifest(store, orders, moved)
+    write_projection(store, topic_projection("orders", ORDERS, partitions=1, configs={}, cluster_id=""))
+    cut = create_cut(store, "all", now_ms=3)
+    assert [(one.log_start_offset, one.end_offset) for one in cut.partitions] == [(22, 22)]
+    run(store, "restore", "all", "--data", str(tmp_path / "new" / "data"))
+    node = start_node(directory="new")
+    assert node.produce("orders", b"new") == [22]
+    assert [node.end("orders", 0, kind) for kind in (-2, -1)] == [22, 23]
 
 
 def test_a_hole_before_the_end_of_the_cut_keeps_its_offsets(tmp_path, start_node):
