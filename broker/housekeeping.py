@@ -200,7 +200,7 @@ class Housekeeping:
                 if not is_here or partition.directory.offline is not None:
                     break
                 try:
-                    unified.log.start.go_on_leaving()
+                    unified.log.start.go_on_leaving(1)
                 except OSError as error:
                     partition.directory.report(error)  # no batch was refused: it is tried again with the next tick
                     break

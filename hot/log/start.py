@@ -149,13 +149,13 @@ class LogStart:
         """Whether segments that have left the log still have their names."""
         return bool(self._leaving)
 
-    def go_on_leaving(self) -> None:
+    def go_on_leaving(self, count: int = _NAMES_AT_ONCE) -> None:
         """Take the names of some segments that have left the log, as `finish_leaving`: each costs a sync of the directory.
 
         Their snapshots go with them: a start that finds a segment, and has to read it, knows producers from before it.
         """
         if self._leaving:
-            self._take_names(_NAMES_AT_ONCE)
+            self._take_names(count)
             self._snapshots.keep((self._leaving or self._segments)[0].base_offset)
 
     def finish_leaving(self) -> None:
