@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -112,11 +112,22 @@ def _without_internal(state: BucketState) -> tuple[BucketState, list[str]]:
 
 
 def check_target(data: str, *others: str) -> None:
-    """Raise `Invalid` unless a restored directory can be put in the place of ``data``, and all are empty or not there."""
+    """Raise `Invalid` unless a restored directory can be put in the place of ``data``, and all are empty or not there.
+
+    ``others`` are made, or written to, once it stands there.
+    """
+    path = Path(data).absolute()
+    _check_place(data, path)
     for one in (data, *others):
         if Path(one).exists() and (not Path(one).is_dir() or any(Path(one).iterdir())):
             raise Invalid(f"{one} is not empty: restore into a new directory, or move this one away")
-    path = Path(data).absolute()
+    for one in (data, *others):
+        place = Path(one).absolute()
+        _check_writable(one, place.parents if place == path else (place, *place.parents))
+
+
+def _check_place(data: str, path: Path) -> None:
+    """Raise `Invalid` where a directory cannot be renamed to."""
     if data.rstrip("/").rpartition("/")[2] in _NO_NAMES:
         raise Invalid(
             f"{data} is no name of a directory, and a restored one is put in its place as a whole: name it as "
@@ -132,9 +143,13 @@ def check_target(data: str, *others: str) -> None:
             f"{data} is a mount point, and a restored directory is put in its place as a whole: restore into a new directory "
             f"below it, as {data.rstrip('/')}/data"
         )
-    parent = next(one for one in path.parents if one.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise Invalid(f"{parent} cannot be written to, and {data} is made there: choose another directory")
+
+
+def _check_writable(name: str, places: Iterable[Path]) -> None:
+    """Raise `Invalid` unless ``name`` can be made, or written to, in the first of ``places`` that is there."""
+    there = next(one for one in places if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise Invalid(f"{there} cannot be written to, which {name} needs: choose another directory")
 
 
 class Restorer:

@@ -144,11 +144,7 @@ class _Planned:
     @property
     def shortened(self) -> dict[int, int]:
         """`PartitionArchive.shortened_seq` of each partition that was compared with the ledger; one without an archive was not."""
-        return {
-            each.partition.partition: each.shortened_seq
-            for each in self.archives
-            if each.is_there
-        }
+        return {each.partition.partition: each.shortened_seq for each in self.archives if each.is_there}
 
     def plan(self) -> BackfillPlan:
         """The same as numbers."""

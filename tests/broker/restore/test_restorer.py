@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from stratalog.broker.embedded import SETTINGS
 from stratalog.broker.node import Node
-from stratalog.broker.restore.restorer import Restorer, check_target
+from stratalog.broker.restore.restorer import Restorer
 from stratalog.broker.settings.config import Flags, load_config
 from stratalog.cli.main import cli
 from stratalog.client.admin import create_topic
@@ -376,16 +376,6 @@ def batch_starts(log_):
     while at < len(log_):
         yield at
         at += read_header(log_, at).size_bytes
-
-
-def test_a_directory_with_something_in_it_is_not_touched(tmp_path):
-    """A directory with a file in it is refused; an empty or absent one is taken."""
-    (tmp_path / "kept").mkdir()
-    check_target(str(tmp_path / "kept"))
-    check_target(str(tmp_path / "new"))
-    (tmp_path / "kept" / "file").write_text("x")
-    with pytest.raises(Invalid, match="not empty"):
-        check_target(str(tmp_path / "kept"))
 
 
 @pytest.mark.story
