@@ -31,7 +31,6 @@ from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.messages.projection import write_projection
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.wire.batch import iter_records, read_header
-from stratalog.wire.errors import Invalid
 from stratalog.wire.records.metadata import ProducerIdsRecord, decode_record
 from stratalog.wire.topic import TopicPartition as Partition
 from stratalog.wire.topic import uuid_text

@@ -220,7 +220,7 @@ def test_no_manifest_is_stored_that_no_reader_would_take(memory_store, log_bytes
 
 @pytest.mark.parametrize("kind", [REPAIR, REWIND])
 def test_a_manifest_that_is_nearly_full_may_be_repaired_and_taken_back(memory_store, log_bytes, kind):
-    """It would stay damaged: nobody empties the trash of an archive that cannot be read, or has no cluster."""
+    """It would stay damaged: no broker empties the trash of an archive that cannot be read, or has no cluster."""
     key = log_bytes.partition.segment_key(0, 1, 1, bytes(16))
     items = tuple(TrashEntry(key, 10**8, 1, number, "compact", 10**12) for number in range(85_000))
     full = replace(Manifest(log_bytes.partition), trash=items)
