@@ -305,6 +305,7 @@ def _fetch_once(client: Client, positions: Mapping[TopicPartition, int], wanted:
     fetched: list[Fetched] = []
     requests = list(client.in_requests(positions))
     size_bytes = 0
+    left_bytes = {node_id: wanted.max_bytes for node_id, _ in requests}
     for at, (node_id, partitions) in enumerate(requests, 1):
         topics = by_topic(partitions)
         # The last request to a node waits for all of them, unless there is something already.
@@ -312,7 +313,7 @@ def _fetch_once(client: Client, positions: Mapping[TopicPartition, int], wanted:
         request = FetchRequest(
             max_wait_ms=wanted.max_wait_ms if waits else 0,
             min_bytes=wanted.min_bytes,
-            max_bytes=max(wanted.max_bytes - size_bytes, 1),
+            max_bytes=max(left_bytes[node_id], 1),
             isolation_level=int(wanted.read_committed),
             topics=[
                 FetchTopic(
@@ -336,7 +337,9 @@ def _fetch_once(client: Client, positions: Mapping[TopicPartition, int], wanted:
         for topic in response.responses:
             name = topic.topic or names[topic.topic_id]
             those = [_fetched(TopicPartition(name, one.partition_index), one, positions) for one in topic.partitions]
-            size_bytes += sum(len(one.data) for one in those)
+            found_bytes = sum(len(one.data) for one in those)
+            size_bytes += found_bytes
+            left_bytes[node_id] -= found_bytes
             fetched += those
     return fetched
 
