@@ -68,7 +68,7 @@ class PartitionArchive(Struct, frozen=True):
     @property
     def is_there(self) -> bool:
         """Whether there is an archive: a partition whose manifest is missing, or marked as deleted, has no offset."""
-        return bool(self.end_offset or self.shortened_seq)
+        return bool(self.end_offset or self.shortened_seq or self.went_back)
 
 
 class OffsetRange(NamedTuple):
