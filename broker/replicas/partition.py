@@ -408,7 +408,7 @@ class Partition:
             self.leader.tick(now)
             if self.leader.state.epoch_start_offset > log_.log_end_offset:
                 self.leader.state.log_cut(log_.log_end_offset)  # a full disk, some time ago perhaps
-            if log_.leader_epochs.latest_epoch < self.leader_epoch:  # it wrote nothing in it, and the cut took the entry along
+            if log_.leader_epochs.latest_epoch < self.leader_epoch:  # nothing was written in it, and a cut took it
                 log_.assign_leader_epoch(self.leader_epoch)
         if log_.written_offset > log_.flushed_offset and (now - self._flushed_at) * 1000 >= log_.config.flush_ms:
             self.directory.sync(self)

@@ -247,7 +247,7 @@ def fetch_of(state, replica_id=-1):
 
 @pytest.mark.parametrize("may_act", [True, False])
 @pytest.mark.parametrize(
-    "request_, version",
+    ("request_", "version"),
     [
         (AddPartitionsToTxnRequest(transactions=[]), 4),
         (WriteTxnMarkersRequest(markers=[]), 1),
