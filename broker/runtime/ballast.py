@@ -80,8 +80,7 @@ class Ballast:
         if _free_bytes(self._directory) >= _START_BYTES:
             return
         if same_file_system(self._directory, cache_directory):
-            removed = clear_cache(cache_directory)
-            log.warning("the disk of %s is full: %d files of the chunk cache have gone", self._directory, removed)
+            self._clear(cache_directory)
         if _free_bytes(self._directory) < _START_BYTES:
             held_bytes = self.held_bytes
             if self.release():
@@ -90,6 +89,15 @@ class Ballast:
                     self._directory,
                     held_bytes,
                 )
+
+    def _clear(self, cache_directory: str) -> None:
+        """Remove the cache's chunks. An error of its directory is none of the log directory's: the ballast is there, too."""
+        try:
+            removed = clear_cache(cache_directory)
+        except OSError as error:
+            log.warning("the chunk cache %s cannot be cleared: %s", cache_directory, error)
+        else:
+            log.warning("the disk of %s is full: %d files of the chunk cache have gone", self._directory, removed)
 
     def release(self) -> bool:
         """Remove the file; False if there was none. Raises `OSError`."""
@@ -167,10 +175,10 @@ def raise_if_full(error: BaseException) -> None:
 
 
 def same_file_system(directory: str, other: str) -> bool:
-    """Whether both directories are there and lie on one file system. Raises `OSError`."""
+    """Whether both directories can be looked at, and lie on one file system. The disk of one may be dead."""
     try:
         return os.stat(directory).st_dev == os.stat(other).st_dev  # noqa: PTH116 - paths are strings throughout
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

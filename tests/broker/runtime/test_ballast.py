@@ -131,6 +131,21 @@ def test_files_of_others_stay_where_the_cache_is_cleared(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {*others, "t-0"}
 
 
+def test_a_cache_that_cannot_be_looked_at_keeps_no_ballast_from_being_given_up(small_disk, caplog):
+    """Its disk may be dead, or its path lead through a file: that is no error of the log directory."""
+    ballast = Ballast(str(small_disk), MIB)
+    ballast.hold()
+    fill(small_disk)
+    assert not same_file_system(str(small_disk), str(small_disk / "filler" / "cache"))
+    ballast.make_room(str(small_disk / "filler" / "cache"))
+    assert ballast.held_bytes == 0
+    ballast.hold()
+    fill(small_disk)
+    ballast.make_room(str(small_disk / "filler"))
+    assert ballast.held_bytes == 0
+    assert "the chunk cache" in caplog.text
+
+
 def test_a_small_write_finds_room_on_a_full_disk(small_disk):
     """In that of the ballast, which is taken back at once; any other error is the caller's."""
     ballast, target = Ballast(str(small_disk), MIB), small_disk / "checkpoint"
