@@ -48,6 +48,7 @@ from stratalog.wire.topic import Uuid
 if TYPE_CHECKING:
     from stratalog.broker.coordinators.remote_transactions import RemoteTransactions
     from stratalog.broker.replication.replication import Replication
+    from stratalog.broker.replication.tier_start import ArchiveAccess
 
 __all__ = [
     "BrokerParts",
@@ -260,11 +261,17 @@ def new_replication(broker: BrokerParts, cluster: NodeCluster) -> Replication | 
         draw=draw,
         leader_throttle=_throttle(broker, ThrottledSide.LEADER),
         follower_throttle=_throttle(broker, ThrottledSide.FOLLOWER),
-        archive=broker.tiering.submit if broker.config.tiering_enabled else None,
+        archive=_archive_access(broker) if broker.config.tiering_enabled else None,
     )
     replication = Replication(services)
     membership.lifecycle.on_registered(replication.registered)
     return replication
+
+
+def _archive_access(broker: BrokerParts) -> ArchiveAccess:
+    from stratalog.broker.replication.tier_start import ArchiveAccess  # noqa: PLC0415
+
+    return ArchiveAccess(broker.tiering.submit, lambda: broker.image.incarnation)
 
 
 def _throttle(broker: BrokerParts, side: ThrottledSide) -> ReplicationThrottle:

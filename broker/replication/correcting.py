@@ -16,7 +16,7 @@ from typing import Any, Final
 from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError
 from stratalog.broker.replicas.follower import Follower, Outcome
-from stratalog.broker.replication.tier_start import Submit, read_history
+from stratalog.broker.replication.tier_start import ArchiveAccess, read_history
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_offsets import (
@@ -41,9 +41,15 @@ class Correcting:
     """The corrections of copies from one leader."""
 
     def __init__(
-        self, links: BrokerLinks, leader_id: int, *, local_id: int, timeout_ms: int, archive: Submit | None = None
+        self,
+        links: BrokerLinks,
+        leader_id: int,
+        *,
+        local_id: int,
+        timeout_ms: int,
+        archive: ArchiveAccess | None = None,
     ) -> None:
-        """``archive`` takes commands for the bucket; None where there is none."""
+        """``archive`` is the way to the bucket; None where there is none."""
         self._archive = archive
         self._links = links
         self._leader_id = leader_id
@@ -91,7 +97,7 @@ class Correcting:
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
         local_start = await self._end(role, _EARLIEST_LOCAL)
         topic, number = role.topic_partition
-        history = await read_history(self._archive, PartitionId(topic, role.key.topic_id, number))
+        history = await read_history(self._archive, PartitionId(topic, role.key.topic_id, number), local_start)
         if history.remote_end < local_start:
             why = f"its archive ends at offset {history.remote_end}, and its leader's disk begins at {local_start}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)

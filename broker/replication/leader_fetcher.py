@@ -27,7 +27,7 @@ from stratalog.broker.replication.fetching_events import (
     Taken,
     Ticked,
 )
-from stratalog.broker.replication.tier_start import Submit
+from stratalog.broker.replication.tier_start import ArchiveAccess
 from stratalog.broker.requests.replication_throttle import ReplicationThrottle
 from stratalog.broker.runtime.alarm import Alarm
 from stratalog.broker.runtime.slices import SLICE_SECONDS
@@ -57,12 +57,12 @@ class LeaderFetcher:
         timeout_ms: int,
         monotonic: Callable[[], float],
         draw: Callable[[], float],
-        archive: Submit | None = None,
+        archive: ArchiveAccess | None = None,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
         """``timeout_ms`` bounds the wait for one answer, which the leader holds back for a while.
 
-        ``archive`` takes commands for the bucket. ``throttle`` is that of all copies on this broker.
+        ``archive`` is the way to the bucket. ``throttle`` is that of all copies on this broker.
         """
         self._leader_id = leader_id
         self._links = links

@@ -18,7 +18,7 @@ from stratalog.broker.replication.fetching import FetchLimits
 from stratalog.broker.replication.in_sync_asking import InSyncAsks
 from stratalog.broker.replication.leader_ends import LeaderEnds
 from stratalog.broker.replication.leader_fetcher import LeaderFetcher
-from stratalog.broker.replication.tier_start import Submit
+from stratalog.broker.replication.tier_start import ArchiveAccess
 from stratalog.broker.requests.replication_throttle import ReplicationThrottle
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.metadata.image.partition_index import PartitionKey
@@ -42,8 +42,8 @@ class ReplicationServices(Struct, frozen=True, kw_only=True):
     """Limits the copies that this broker makes."""
     leader_ends: LeaderEnds
     """Asks leaders up to where their records are from before a time."""
-    archive: Submit | None = None
-    """Takes commands for the bucket; None where no topic can be tiered."""
+    archive: ArchiveAccess | None = None
+    """The way to the bucket; None where no topic can be tiered."""
 
 
 class Replication:

@@ -3,6 +3,9 @@
 The leader's local start is asked for first and the manifest is read afterwards, so the archive reaches at least that far. With
 the records below the remote end come the history of leader epochs and the state of producers there: without the first an old
 fork would not be seen, without the second a retry would be taken for a new batch. Rule 28 of the cluster's design.
+
+An archive that a later incarnation owns goes on with records of another cluster. The part that is this cluster's reaches at least to the
+leader's local start, for it evicts nothing else: the log begins there then.
 """
 
 from __future__ import annotations
@@ -13,40 +16,57 @@ from typing import NamedTuple
 
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.view import ManifestView
 from stratalog.tier.messages import commands
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["ArchivedHistory", "Submit", "read_history"]
+__all__ = ["ArchiveAccess", "ArchivedHistory", "read_history"]
 
 Submit = Callable[[commands.Command, Callable[[commands.Report], None]], None]
 """Sends a command to the worker of the archive; the report comes later, on the event loop."""
 
 
+class ArchiveAccess(NamedTuple):
+    """The way to the archives of a cluster, and its incarnation, under which it writes to them."""
+
+    submit: Submit
+    incarnation: Callable[[], int]
+
+
 class ArchivedHistory(NamedTuple):
-    """The end of an archive, and what a log needs to go on there."""
+    """The end of an archive, or of the part that is this cluster's, and what a log needs to go on there."""
 
     remote_end: int
     leader_epochs: tuple[EpochEntry, ...]
     producer_snapshot: bytes | None
 
 
-async def read_history(submit: Submit, partition: PartitionId) -> ArchivedHistory:
-    """Read the manifest, and the state of producers behind its newest object.
+async def read_history(archive: ArchiveAccess, partition: PartitionId, local_start: int) -> ArchivedHistory:
+    """Read the manifest, and the state of producers where the log is to go on; ``local_start`` is the leader's.
 
     Raises `KafkaError` KAFKA_STORAGE_ERROR if the archive does not answer, or has nothing.
     """
-    manifest = await _asked(submit, commands.ReadManifest(partition))
+    manifest = await _asked(archive.submit, commands.ReadManifest(partition))
     if not isinstance(manifest, commands.ManifestRead) or manifest.view.deleted:
         raise _unusable(partition, manifest)
     view = manifest.view
+    end, key = view.remote_end, view.newest_key
+    if view.claimant.incarnation > archive.incarnation() and end > local_start:
+        end, key = local_start, _key_ending_at(local_start, view)
     snapshot: bytes | None = None
-    if view.newest_key:
-        state = await _asked(submit, commands.ReadRestartState(partition, view.newest_key))
+    if key:
+        state = await _asked(archive.submit, commands.ReadRestartState(partition, key))
         if not isinstance(state, commands.RestartStateRead):
             raise _unusable(partition, state)
         snapshot = state.producer_snapshot or None
-    epochs = tuple(EpochEntry(*entry) for entry in view.leader_epochs if entry[1] < view.remote_end)
-    return ArchivedHistory(view.remote_end, epochs, snapshot)
+    epochs = tuple(EpochEntry(*entry) for entry in view.leader_epochs if entry[1] < end)
+    return ArchivedHistory(end, epochs, snapshot)
+
+
+def _key_ending_at(offset: int, view: ManifestView) -> str:
+    """The object that ends at an offset; empty if none does: the owner may have merged it, and its producers are forgotten."""
+    entries = view.entries
+    return next((entries.unpack(view.partition, at).key for at, end in enumerate(entries.ends) if end == offset), "")
 
 
 async def _asked(submit: Submit, command: commands.Command) -> commands.Report:

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.replication.correcting import Correcting
+from stratalog.broker.replication.tier_start import ArchiveAccess
 from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.tier.manifests.view import PackedEntries
 from stratalog.tier.messages import commands
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.list_offsets import (
@@ -61,16 +63,17 @@ async def test_a_leader_that_does_not_tell_is_asked_again_later(outcome, caplog)
     assert "no place to go on" in caplog.text
 
 
-def archive_ending_at(remote_end):
+def archive_ending_at(remote_end, *, owner=0, **fields):
     """A bucket whose partition ends there, with one epoch and one object."""
 
     def submit(command, answered):
-        view = SimpleNamespace(deleted=False, remote_end=remote_end, newest_key="newest", leader_epochs=((4, 0),))
+        found = {"deleted": False, "newest_key": "newest", "leader_epochs": ((4, 0),), **fields}
+        view = SimpleNamespace(remote_end=remote_end, claimant=SimpleNamespace(incarnation=owner), **found)
         read = commands.ManifestRead(view) if isinstance(command, commands.ReadManifest) else None
         report = read or commands.RestartStateRead("newest", (), b"producers")
         asyncio.get_running_loop().call_soon(answered, report)
 
-    return submit
+    return ArchiveAccess(submit, lambda: 0)
 
 
 async def test_archived_records_are_not_copied(outcome):
@@ -82,6 +85,18 @@ async def test_archived_records_are_not_copied(outcome):
     await turns()
     assert role.begun == (80, (EpochEntry(4, 0),), b"producers", 3)
     assert outcome.told == [("taken", 80)]
+
+
+async def test_records_that_another_cluster_has_archived_are_none_of_the_logs(outcome):
+    """It owns the archive by now. Behind the leader's local start the records are on this cluster's disks alone."""
+    links, role = Links(), Role()
+    archive = archive_ending_at(80, owner=1, leader_epochs=((4, 0), (70_000, 60)), entries=PackedEntries())
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive)
+    correcting.begin(role, outcome, is_archived=True)
+    assert await asked(links, 3, 60) == [-2, -4]
+    await turns()
+    assert role.begun == (60, (EpochEntry(4, 0),), None, 3)
+    assert outcome.told == [("taken", 60)]
 
 
 @pytest.mark.parametrize("archive", [None, archive_ending_at(50)], ids=["none", "too short"])
