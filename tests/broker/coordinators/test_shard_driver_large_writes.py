@@ -69,7 +69,7 @@ async def test_a_record_that_fits_into_a_segment_once_it_is_packed_is_written(sm
 
 
 async def test_no_batch_is_packed_that_a_load_would_not_unpack(small_segments, events, monkeypatch):
-    """However small it is then: the partition would count as damaged at the next load, and at each one after."""
+    """It may be small then, but the partition would count as damaged at the next load, and at each one after."""
     for module in (batching, batch):
         monkeypatch.setattr(module, "DECOMPRESSED_BYTES_MAX", 2 * SEGMENT_BYTES)
     small_segments.driver._services.codec = Codec.GZIP

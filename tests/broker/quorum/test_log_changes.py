@@ -267,7 +267,7 @@ async def test_committed_records_are_not_read_from_a_log_that_has_half_begun(tmp
         snapshot = SnapshotId(9, 1)
         replica.keep_chunk(snapshot, 0, b"".join(build_snapshot(leaders.image())))
         changes.load_snapshot(act.LoadSnapshot(OffsetAndEpoch(*snapshot)))
-        while not publisher._halted:
+        while not publisher._halted:  # noqa: ASYNC110 - it tells no one
             await asyncio.sleep(0.001)
         watched_files.fail("rename", refused_name, errno.ENOSPC)
         go_on.set()

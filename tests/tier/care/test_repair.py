@@ -96,7 +96,7 @@ def test_a_manifest_that_takes_no_commit_any_more_can_be_repaired(archive, repai
     assert repairing.apply(repairing.plan()).commits[-1].kind == REPAIR
     assert repairing.plan() is None
     archive.damage("wrong-bounds")
-    monkeypatch.setattr(manifest_store, "_BYTES_MAX_OF_UPKEEP", 1000)
+    monkeypatch.setattr(manifest_store, "_BYTES_MAX_OF_NEED", 1000)
     with pytest.raises(ManifestFull):
         repairing.apply(repairing.plan())
 
