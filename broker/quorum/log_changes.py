@@ -194,7 +194,7 @@ class LogChanges:
         """Begin an empty log behind a snapshot that has its name; False if the disk refuses, or the machine is gone."""
         await self._publisher.halt()
         if life != self._life or not self._begin_log(snapshot):
-            if self.half_begun is None:  # else records that are committed, and not applied yet, may be in no file any more
+            if self.half_begun is None:  # else committed records that are not applied yet may be in no file
                 self._publisher.go_on()
             return False
         self._truncations += 1
