@@ -78,7 +78,7 @@ def test_an_epoch_begins_where_the_log_ends_when_earlier_batches_found_no_room(t
 
 
 def test_an_epoch_whose_first_batch_found_no_room_is_known_all_the_same(tmp_path):
-    """A former leader that wrote nothing in its own epoch is told where their histories part, and does not ask for ever."""
+    """A former leader that wrote nothing in its own epoch hears where their histories part. It would ask for ever."""
     it = Bench(str(tmp_path), in_sync=(1, 2))
     it.append("a", batch(b"a"))
     it.disk.write()

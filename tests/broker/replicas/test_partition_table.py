@@ -248,7 +248,7 @@ def test_the_partitions_that_are_led_are_those_of_the_moment():
 
 @pytest.mark.parametrize("state", ["offline", "held back"])
 def test_a_leader_that_answers_no_follower_calls_none_of_them_late(tmp_path, state):
-    """They cannot fetch. With itself alone in sync nobody could lead, once the controller hears of the failed disk."""
+    """They cannot fetch. With itself alone in sync no replica could lead, once the controller hears of the failed disk."""
     it, table = Bench(str(tmp_path / "t-0"), in_sync=(1, 2), replicas=(1, 2)), PartitionTable()
     unified = led(topic_id=b"i" * 16)
     unified.partition = it.partition

@@ -232,17 +232,7 @@ def test_the_time_of_requests_is_limited_too(broker):
     assert connection_of(broker).stalled & _MUTED
 
 
-def fetch_of(state, replica_id=-1):
-    """A fetch that names no partition."""
-    return FetchRequest(
-        replica_id=replica_id,
-        replica_state=state,
-        max_wait_ms=0,
-        min_bytes=0,
-        isolation_level=0,
-        topics=[],
-        forgotten_topics_data=[],
-    )
+NO_PARTITION = {"max_wait_ms": 0, "min_bytes": 0, "isolation_level": 0, "topics": [], "forgotten_topics_data": []}
 
 
 @pytest.mark.parametrize("may_act", [True, False])
@@ -251,8 +241,8 @@ def fetch_of(state, replica_id=-1):
     [
         (AddPartitionsToTxnRequest(transactions=[]), 4),
         (WriteTxnMarkersRequest(markers=[]), 1),
-        (fetch_of(ReplicaState(replica_id=2, replica_epoch=7)), 17),
-        (fetch_of(None, replica_id=2), 12),
+        (FetchRequest(replica_state=ReplicaState(replica_id=2, replica_epoch=7), **NO_PARTITION), 17),
+        (FetchRequest(replica_id=2, **NO_PARTITION), 12),
         (ListOffsetsRequest(replica_id=2, isolation_level=0, topics=[]), 7),
     ],
     ids=["add", "markers", "fetch", "fetch of an older follower", "ends"],
