@@ -40,7 +40,9 @@ class OwnPart(NamedTuple):
         if owner.incarnation <= self.incarnation:
             return LONG_MAX
         border = self.local_start()
-        latest = self.epoch_of(border - 1)
+        # A drill may begin on its disk with the very epoch with which the owner goes on. Replicas of an older cluster may differ
+        # in where an epoch begins, by what compaction has removed before a copy was made.
+        latest = self.epoch_of(border - 1 if self.incarnation < 0 else border)
         if latest is None:
             return border
         return min(border, min((start for epoch, start in epochs if epoch > latest), default=border))

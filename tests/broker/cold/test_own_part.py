@@ -28,12 +28,15 @@ def test_only_a_later_incarnation_is_another_owner(owner, whole):
 
 def test_it_ends_where_an_owner_that_has_gone_back_to_a_cut_goes_on():
     """The leader epochs of a restored cluster are above all that the log has."""
-    part = OwnPart(0, lambda: 40, lambda offset: 3 if offset == 39 else None)
+    part = OwnPart(0, lambda: 40, lambda offset: 3 if offset == 40 else 2)
     owner = Claimant(1, 9, bytes(16))
     assert part.end_under(owner, [LeaderEpoch(1, 0), LeaderEpoch(3, 30), LeaderEpoch(9, 60)]) == 40
     assert part.end_under(owner, [LeaderEpoch(1, 0), LeaderEpoch(9, 20), LeaderEpoch(12, 30)]) == 20
     assert part.end_under(Claimant(0, 9, bytes(16)), [LeaderEpoch(9, 20)]) > 40
     assert OwnPart(0, lambda: 40).end_under(owner, [LeaderEpoch(9, 20)]) == 40
+    drill = OwnPart(-1, lambda: 40, lambda offset: 9 if offset == 40 else 2)
+    assert drill.end_under(owner, [LeaderEpoch(1, 0), LeaderEpoch(9, 20)]) == 20
+    assert drill.end_under(owner, [LeaderEpoch(1, 0), LeaderEpoch(2, 30), LeaderEpoch(9, 40)]) == 40
 
 
 def reading(tmp_path, own) -> Rig:
