@@ -76,6 +76,7 @@ class Correcting:
             task.cancel()
 
     async def _correct(self, role: Follower, outcome: Outcome, *, is_archived: bool) -> None:
+        before = role.position
         try:
             start = await self._end(role, _EARLIEST)
             if is_archived:
@@ -89,7 +90,10 @@ class Correcting:
             log.exception("%s: no place to go on was found", role.topic_partition)
             outcome.refused(role, role.position)
         else:
-            role.settle(outcome)
+            if role.position == before:  # its leader refuses it for another reason, and would be asked without a pause
+                outcome.refused(role, before)
+            else:
+                role.settle(outcome)
 
     async def _begin_behind_archive(self, role: Follower, start_offset: int) -> None:
         if self._archive is None:

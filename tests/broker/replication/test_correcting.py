@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.broker.replication.correcting import Correcting
 from stratalog.broker.replication.tier_start import ArchiveAccess
 from stratalog.hot.state.leader_epochs import EpochEntry
@@ -61,6 +62,15 @@ async def test_a_leader_that_does_not_tell_is_asked_again_later(outcome, caplog)
     await asked(links, -1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert (role.moved, outcome.told) == (None, [("refused", 0)])
     assert "no place to go on" in caplog.text
+
+
+async def test_a_log_that_is_in_its_place_already_is_asked_for_again_after_a_pause(outcome):
+    """Its leader refuses it for another reason, perhaps for good: at once it would be asked some hundred times a second."""
+    links, role = Links(), Role()
+    role.position = LogPosition(30, -1, 30)
+    Correcting(links, 7, local_id=2, timeout_ms=1000).begin(role, outcome, is_archived=False)
+    await asked(links, 30, 90)
+    assert (role.moved, outcome.told) == ((30, 90), [("refused", 30)])
 
 
 def archive_ending_at(remote_end, *, owner=0, **fields):
