@@ -90,7 +90,8 @@ class ConnectionCounts:
     def refusal(self, connection: Applicant, limits: ServerLimits) -> str | None:
         """Why a new connection is one too many; None if it may stay, and then its coming is counted."""
         per_host, (_, is_of_broker) = self._per_host[self._address(connection)], self._address(connection)
-        reason = self._refusal_of_broker(limits) if is_of_broker else self._refusal_of_client(limits, per_host)
+        reason = self._refusal_of_broker(limits) if is_of_broker else self._refusal_of_client(limits)
+        reason = reason or self._refusal_of_last(limits, per_host, is_of_broker=is_of_broker)
         if reason is not None:
             return reason
         per_host_max = limits.per_ip_overrides.get(connection.host, limits.connections_per_ip_max)
@@ -111,18 +112,27 @@ class ConnectionCounts:
             self._of_clients += change
 
     def _refusal_of_broker(self, limits: ServerLimits) -> str | None:
-        most = max(limits.connections_max, _BROKER_CONNECTIONS_LEAST)
-        if self._of_brokers >= most:
+        if self._left(limits, is_of_broker=True) <= 0:
+            most = max(limits.connections_max, _BROKER_CONNECTIONS_LEAST)
             return f"brokers have {most} connections among themselves (listener {self._apart})"
         return None
 
-    def _refusal_of_client(self, limits: ServerLimits, per_host: int) -> str | None:
-        left = limits.connections_max - self._of_clients - self._of_brokers
-        if left <= 0:
+    def _refusal_of_client(self, limits: ServerLimits) -> str | None:
+        if self._left(limits, is_of_broker=False) <= 0:
             return f"max.connections of {limits.connections_max} is reached"
+        return None
+
+    def _refusal_of_last(self, limits: ServerLimits, per_host: int, *, is_of_broker: bool) -> str | None:
+        """At the listener of brokers, too: clients may use it, and a broker that comes late has few."""
+        left = self._left(limits, is_of_broker=is_of_broker)
         if left <= limits.connections_reserved and per_host >= _FEW_CONNECTIONS:
             return f"the last {limits.connections_reserved} connections are for addresses with fewer than {_FEW_CONNECTIONS}"
         return None
+
+    def _left(self, limits: ServerLimits, *, is_of_broker: bool) -> int:
+        if is_of_broker:
+            return max(limits.connections_max, _BROKER_CONNECTIONS_LEAST) - self._of_brokers
+        return limits.connections_max - self._of_clients - self._of_brokers
 
     def _refusal_by_rate(self, now: float, rate_max: int | None) -> str | None:
         if rate_max is None:

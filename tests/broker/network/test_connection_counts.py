@@ -62,6 +62,15 @@ def test_brokers_have_a_bound_among_themselves(monkeypatch):
     assert [isinstance(door.come("BROKERS", host), str) for host in "aab"] == [False, True, False]
 
 
+def test_a_flood_at_the_listener_of_brokers_leaves_room_for_addresses_with_few():
+    """Clients may use it as well. A broker that comes late, and an administrator at either listener, get in."""
+    door = Door(ServerLimits(connections_max=80, connections_reserved=4, connections_per_ip_max=40))
+    come = [door.come("BROKERS", host) for host in "ab" for _ in range(40)]
+    assert "the last 4 connections" in come[-1]
+    assert not isinstance(door.come("BROKERS", "late"), str)
+    assert not isinstance(door.come("CLIENTS", "administrator"), str)
+
+
 def test_the_only_listener_is_not_apart():
     """Clients and brokers come by the same one: all are counted together."""
     door = Door(ServerLimits(connections_max=1), "BROKERS")
