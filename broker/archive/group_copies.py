@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.slices import Steps, to_the_end
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.broker.workers.io_worker import Submit
 from stratalog.metadata.groups.offsets.deleted_topics import same_topic
@@ -37,6 +38,8 @@ _GROUPS_A_LOOK: Final = 200
 _UNDER_WAY_MAX: Final = 8
 _UNKNOWN: Final = (OffsetCopy("", ZERO_UUID, -1, -1),)
 """The copy of a group after a write that failed: the bucket may have taken it. It is like no offsets that a group has."""
+_OFFSETS_A_PAUSE: Final = 500
+"""Offsets that are read without a pause, about a millisecond: a group may have one in every partition of the cluster."""
 
 log = logging.getLogger(__name__)
 
@@ -79,35 +82,39 @@ class GroupCopies:
         for shard in self._services.shards():
             if group_id in shard.groups:
                 held = self._copied.get(shard.number, {}).get(group_id)
-                return held is not None and held == self._offsets(shard, group_id)
+                return held is not None and held == to_the_end(self._offsets(shard, group_id))
         return False
 
-    def look(self) -> None:
-        """Copy the next groups that have changed; costs little without new commits."""
-        services, config = self._services, self._services.config()
-        if self._taken_over:
+    def look(self) -> Steps[None]:
+        """Copy the next groups that have changed. It pauses: all offsets of a large cluster are read in each round."""
+        if not self._may_copy():
             return
-        if not config.tiering_enabled or services.image().incarnation < 0 or config.boolean("stratalog.read.only"):
-            return
-        now_s = services.clock.monotonic()
+        now_s = self._services.clock.monotonic()
         if not self._waiting:
             if now_s - self._round_began_s < ROUND_SECONDS:
                 return
             self._begin_round(now_s)
-        active = {shard.number: shard for shard in services.shards()}
         for _ in range(_GROUPS_A_LOOK):
             if not self._waiting or len(self._under_way) >= _UNDER_WAY_MAX:
                 return
             shard, group_id, may_be_copied = self._waiting.popleft()
-            if active.get(shard.number) is not shard:
-                continue
             if (shard.number, group_id) in self._under_way:
                 continue  # the next round looks again
-            offsets = self._offsets(shard, group_id)
+            offsets = yield from self._offsets(shard, group_id)
+            if not self._may_copy():
+                return
+            if not any(one is shard for one in self._services.shards()):
+                continue
             # One that has gone since may have a copy in the bucket all the same, which an earlier run made.
             unknown = None if may_be_copied and group_id not in shard.groups else ()
             if offsets != self._copied.get(shard.number, {}).get(group_id, unknown):
                 self._write(shard.number, group_id, offsets)
+
+    def _may_copy(self) -> bool:
+        """Whether this broker writes copies at all, as it is now."""
+        config, incarnation = self._services.config(), self._services.image().incarnation
+        owns = not self._taken_over and config.tiering_enabled and incarnation >= 0
+        return owns and not config.boolean("stratalog.read.only")
 
     def _begin_round(self, now_s: float) -> None:
         """List the groups. A copied group that is gone is written without offsets."""
@@ -125,15 +132,21 @@ class GroupCopies:
                 if len(self._under_way) < _UNDER_WAY_MAX and (number, group_id) not in self._under_way:
                     self._write(number, group_id, ())
 
-    def _offsets(self, shard: GroupShard, group_id: str) -> tuple[OffsetCopy, ...]:
-        """The offsets that the group has committed in topics that are archived; none of an earlier topic of such a name."""
+    def _offsets(self, shard: GroupShard, group_id: str) -> Steps[tuple[OffsetCopy, ...]]:
+        """The offsets that the group has committed in topics that are archived; none of an earlier topic of such a name.
+
+        It pauses, at the end too; they are those of one moment all the same.
+        """
         found = []
-        for topic, partition, committed in shard.offsets.of(group_id):
+        for count, (topic, partition, committed) in enumerate(shard.offsets.of(group_id), 1):
+            if count % _OFFSETS_A_PAUSE == 0:
+                yield None
             topic_id = self._archived_topic(topic)
             if topic_id is not None and same_topic(committed.topic_id, topic_id):
                 found.append(
                     OffsetCopy(topic, topic_id, partition, committed.offset, committed.leader_epoch, committed.metadata)
                 )
+        yield None
         return tuple(sorted(found))
 
     def _archived_topic(self, name: str) -> Uuid | None:

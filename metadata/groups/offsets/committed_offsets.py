@@ -160,9 +160,10 @@ class CommittedOffsets:
         return self._pending.has(group_id)
 
     def of(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """Topic, partition and offset of everything that is committed."""
-        for topic, partitions in self._groups.get(group_id, {}).items():
-            for partition, value in partitions.items():
+        """Topic, partition and offset of all that is committed when the first is asked for, in order."""
+        topics = sorted(self._groups.get(group_id, {}).items())
+        for topic, held in [(topic, sorted(partitions.items())) for topic, partitions in topics]:
+            for partition, value in held:
                 yield topic, partition, read_offset(value)
 
     # -- OffsetCommit -------------------------------------------------------------------------------------------------

@@ -7,8 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.archive.group_copies import ROUND_SECONDS, GroupCopies, GroupCopyServices
+from stratalog.broker.runtime.slices import to_the_end
 from stratalog.client.client import Client
 from stratalog.client.groups import commit_offsets, delete_group
+from stratalog.metadata.groups.group import GroupSettings
+from stratalog.metadata.groups.offsets.committed_offsets import CommittedOffsets
+from stratalog.metadata.groups.offsets.records import NEVER, offset_key, pack_offset
+from stratalog.metadata.groups.offsets.records import CommittedOffset as StoredOffset
 from stratalog.metadata.image.image import INCARNATION, ClusterImage
 from stratalog.tier.messages.group_copy import (
     OffsetCopy,
@@ -18,7 +23,7 @@ from stratalog.tier.messages.group_copy import (
     offset_from_fields,
 )
 from stratalog.tier.messages.projection import write_projection
-from stratalog.tier.messages.reports import FailedReport, Written
+from stratalog.tier.messages.reports import FailedReport, FencedReport, Written
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
 from stratalog.wire.records.metadata import ConfigRecord, TopicRecord
 from stratalog.wire.topic import ZERO_UUID, TopicPartition
@@ -90,7 +95,7 @@ def test_a_broker_from_which_the_bucket_was_taken_over_copies_nothing_more(broke
     commit(broker, "g", orders=6)
     eventually(lambda: "was taken over" in caplog.text, True)
     commit(broker, "h", orders=7)
-    broker.node.housekeeping.group_copies.look()
+    to_the_end(broker.node.housekeeping.group_copies.look())
     assert broker.node.housekeeping.group_copies._under_way == set()
     assert copies(broker) == {"g": {"orders": 40}}
 
@@ -154,7 +159,7 @@ class Copying:
 
     def round(self):
         self.now_s += ROUND_SECONDS
-        self.copies.look()
+        to_the_end(self.copies.look())
         return self.bucket
 
 
@@ -212,13 +217,13 @@ def test_a_group_that_is_deleted_before_its_first_turn_has_no_copy_left():
     copying.bucket = {"g": {("orders", 0): 5}}
     copying.copies._begin_round(0.0)
     del shard.groups["g"]
-    copying.copies.look()
+    to_the_end(copying.copies.look())
     assert copying.bucket == {"g": {}}
     shard.groups["short"] = []
     copying.now_s += ROUND_SECONDS
     copying.copies._begin_round(copying.now_s)
     del shard.groups["short"]
-    copying.copies.look()
+    to_the_end(copying.copies.look())
     assert copying.bucket == {"g": {}}, "a group of this run that had nothing copied"
 
 
@@ -269,5 +274,72 @@ def test_a_shard_that_goes_between_two_looks_is_copied_no_more():
     copying = Copying(Shard(3, g=[("orders", 0, 5)]))
     copying.copies._begin_round(0.0)
     copying.shards = []
-    copying.copies.look()
+    to_the_end(copying.copies.look())
     assert copying.bucket == {}
+
+
+def test_a_look_pauses_within_a_group_and_between_two():
+    """All offsets of the cluster are read in each round: together they kept the loop from others for a second."""
+    many = [("orders", number, 5) for number in range(3_000)]
+    copying = Copying(Shard(3, **{f"g{number}": many for number in range(4)}))
+    copying.round()
+    copying.now_s += ROUND_SECONDS
+    steps = copying.copies.look()
+    read = 0
+
+    def counted(group_id, of=Shard.of):
+        nonlocal read
+        for one in of(copying.shards[0], group_id):
+            read += 1
+            yield one
+
+    copying.shards[0].of = counted
+    seen = [read for _ in steps]
+    assert read == 12_000
+    assert max(after - before for before, after in zip(seen, seen[1:], strict=False)) <= 500
+
+
+def test_a_copy_is_of_one_moment_though_it_is_read_with_pauses():
+    """Commits and deletions that come meanwhile are those of the next copy."""
+    offsets = CommittedOffsets(GroupSettings())
+
+    def put(partition, offset):
+        value = pack_offset(StoredOffset(offset, 0, "", 0, NEVER, ZERO_UUID))
+        offsets.replay(offset_key("g", "orders", partition), value, None)
+
+    for partition in range(2_000):
+        put(partition, 5)
+    shard = SimpleNamespace(number=3, groups={"g": None}, offsets=offsets)
+    copying = Copying(shard)
+    copying.now_s += ROUND_SECONDS
+    steps = copying.copies.look()
+    next(steps)
+    put(1_999, 6)
+    put(2_000, 6)
+    offsets.replay(offset_key("g", "orders", 0), None, None)
+    to_the_end(steps)
+    assert copying.bucket == {"g": {("orders", partition): 5 for partition in range(2_000)}}
+    changed = {("orders", partition): 6 if partition > 1_998 else 5 for partition in range(1, 2_001)}
+    assert copying.round() == {"g": changed}
+
+
+def test_a_shard_that_goes_while_its_group_is_read_is_copied_no_more():
+    """Its offsets are older than what the next coordinator may have written."""
+    shard = Shard(3, g=[("orders", 0, 5)], h=[("orders", 0, 6)])
+    copying = Copying(shard)
+    copying.now_s += ROUND_SECONDS
+    steps = copying.copies.look()
+    next(steps)
+    copying.shards = [Shard(3)]
+    to_the_end(steps)
+    assert copying.bucket == {}
+
+
+def test_a_takeover_ends_the_look_that_hears_of_it(caplog):
+    """A group whose copy the successor has not written yet may not be copied by its predecessor."""
+    copying = Copying(Shard(3, g=[("orders", 0, 5)], h=[("orders", 0, 6)]))
+    copying.carry_out = lambda command, answered: answered(FencedReport(command.fields["group"]))
+    copying.round()
+    copying.carry_out = lambda command, _answered: copying.bucket.update({command.key: command})
+    assert copying.round() == {}
+    assert caplog.text.count("was taken over") == 1
