@@ -15,6 +15,7 @@ from stratalog.broker.api.broker_view import Context
 from stratalog.broker.coordinators.shard_driver import ShardDriver
 from stratalog.broker.requests.dispatch import PENDING, Api, Operation, Pending, ResourceType
 from stratalog.metadata.coordination import Producer
+from stratalog.metadata.groups.offsets.topics import topic_id_of
 from stratalog.metadata.transactions.errors import for_produce
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.txn_offset_commit import (
@@ -38,7 +39,7 @@ _Refused = Mapping[tuple[str, int], ErrorCode]
 class _Commit:
     """One request: waits for its transaction (`Enlisted`), then for its group."""
 
-    __slots__ = ("_asked", "_context", "_driver", "_refused", "_request", "leader", "partition")
+    __slots__ = ("_asked", "_context", "_driver", "_refused", "_request", "_topic_ids", "leader", "partition")
 
     def __init__(self, context: Context, request: TxnOffsetCommitRequest, driver: ShardDriver) -> None:
         self.partition = driver.unified.topic_partition
@@ -47,6 +48,8 @@ class _Commit:
         self._context = context
         self._request = request
         self._refused = _refused(context, request)
+        image = context.broker.image
+        self._topic_ids = {topic.name: topic_id_of(topic.name, image) for topic in request.topics}
         self._asked = TxnOffsetCommitRequest(
             transactional_id=request.transactional_id,
             group_id=request.group_id,
@@ -57,6 +60,15 @@ class _Commit:
             group_instance_id=request.group_instance_id,
             topics=[self._admitted(topic) for topic in request.topics],
         )
+
+    def _refuse_gone(self) -> None:
+        """Refuse the topics that were deleted meanwhile: their offsets would count for the next ones of their names."""
+        image = self._context.broker.image
+        gone = [one for one in self._asked.topics if topic_id_of(one.name, image) != self._topic_ids[one.name]]
+        if gone:
+            places = [(topic.name, one.partition_index) for topic in gone for one in topic.partitions]
+            self._refused = {**self._refused, **dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+            self._asked.topics = [self._admitted(topic) for topic in self._request.topics]
 
     def _admitted(self, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic:
         return TxnOffsetCommitRequestTopic(
@@ -88,6 +100,10 @@ class _Commit:
             driver.unified.log.producer_state.check_producer_epoch(request.producer_id, request.producer_epoch)
         except KafkaError as error:
             self.fail(error)
+            return
+        self._refuse_gone()
+        if not self.asks_anything:
+            self.respond(TxnOffsetCommitResponse(topics=[]))
             return
         self._context.broker.groups.ask(self, self._context, self._request.group_id, self._asked)
 

@@ -6,6 +6,7 @@ import pytest
 
 from stratalog.broker.api.txn_offset_commit import API
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
+from stratalog.client.admin import delete_topics
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -262,3 +263,34 @@ def test_a_yes_from_before_another_leadership_appends_no_offsets(groups):
     assert [one.error_code for one in answers[0].topics[0].partitions] == [ErrorCode.NOT_COORDINATOR]
     assert not unified.log.producer_state.has_open_transaction(*producer)
     assert fetched(groups, stable=True) == -1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_topic_that_goes_while_its_offsets_wait_keeps_none(groups, again):
+    """Readers of the next topic of its name would begin behind the first records."""
+    producer = groups.producer()
+    node, answers, held = groups.broker.node, [], []
+    context = SimpleNamespace(
+        broker=node,
+        allows=lambda *_: True,
+        api_version=3,
+        client_id="me",
+        respond=answers.append,
+        connection=SimpleNamespace(host="here"),
+    )
+    groups.broker.create("gone")
+    request = offsets_of(producer, 7, 0, topic="gone")
+    request.topics += offsets_of(producer, 8, 1).topics
+    enlistment = node.transactions.enlistment
+    ask, enlistment._ask = enlistment._ask, lambda _transactional_id, event: held.append(event)
+    groups.broker.run(lambda: API.handle(context, request))
+    enlistment._ask = ask
+    delete_topics(groups.broker.client(), ["gone"])
+    if again:
+        groups.broker.create("gone")
+    groups.broker.run(lambda: held[0].token.respond(AddPartitionsToTxnResponse()))
+    groups.wait_for(lambda: answers)
+    codes = [one.error_code for topic in answers[0].topics for one in topic.partitions]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    pending = node.groups.host.of("g").shard.offsets._pending
+    assert pending.partitions("g") == [("t", 1)]
