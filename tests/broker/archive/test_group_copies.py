@@ -240,7 +240,7 @@ def test_a_copy_whose_writing_failed_is_emptied_when_its_group_goes(landed, late
     else:
         copying.copies._begin_round(0.0)
     del shard.groups["g"]
-    copying.copies.look()
+    to_the_end(copying.copies.look())
     ((command, answered),) = copying.held
     if landed:
         copying.carry_out(command, lambda _report: None)
