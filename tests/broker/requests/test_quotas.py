@@ -138,8 +138,7 @@ def quotas_of(key, bound):
     config = load_config(environment={}, assignments=["node.id=1", "log.dirs=/tmp/none"], host_name="localhost")
     clock = SimpleNamespace(monotonic=lambda: 100.0, wall_ms=lambda: 0)
     until = []
-    server = SimpleNamespace(use_quotas=lambda *_: None, limit_anew=lambda: None)
-    quotas = Quotas(config, clock, Metrics(), server)
+    quotas = Quotas(config, clock, Metrics(), SimpleNamespace(use_quotas=lambda *_: None, limit_anew=lambda: None))
     quotas.follow(QuotasImage().with_record(record_of(entity_of({"client-id": "limited"}), key, bound)))
     client = SimpleNamespace(principal="User:ANONYMOUS", client_id="limited", muted_until=0.0)
 
