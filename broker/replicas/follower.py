@@ -188,15 +188,17 @@ class Follower:
         """Whether there is anything to evict."""
         return self._log.first_base_offset < offset
 
-    def evict_below(self, offset: int) -> None:
-        """Let local segments below ``offset`` go, which the archive has. A failed disk is reported."""
+    def evict_below(self, offset: int) -> bool:
+        """Let local segments below ``offset`` go, which the archive has; whether more are to go. A failed disk is reported."""
         if self._ended:
-            return
+            return False
         log_ = self._log
         try:
             log_.delete_local_before(min(offset, log_.flushed_offset))
         except OSError as error:
             self._partition.directory.report(error, self._partition)
+            return False
+        return log_.start.is_leaving
 
     # -- answers of the leader ------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError
 from stratalog.broker.replicas.follower import Follower, Outcome
 from stratalog.broker.replication.tier_start import ArchiveAccess, read_history
+from stratalog.hot.config import LONG_MAX
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_offsets import (
@@ -33,6 +34,8 @@ _EARLIEST: Final = -2
 _EARLIEST_LOCAL: Final = -4
 _EPOCHS_SINCE: Final = 4
 _LOCAL_SINCE: Final = 8
+_LEAVING_SECONDS: Final = 0.01
+"""Between a few segments and the next ones: others use the loop and the disk."""
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +85,10 @@ class Correcting:
             if is_archived:
                 await self._begin_behind_archive(role, start)
             else:
-                role.move_into(start, await self._end(role, _LATEST))
+                end = await self._end(role, _LATEST)
+                if start > role.position.offset:
+                    await _leave(role)
+                role.move_into(start, end)
         except (PeerError, KafkaError) as error:
             log.warning("%s: no place to go on was found: %s", role.topic_partition, error)
             outcome.refused(role, role.position)
@@ -105,6 +111,7 @@ class Correcting:
         if history.remote_end < local_start:
             why = f"its archive ends at offset {history.remote_end}, and its leader's disk begins at {local_start}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
+        await _leave(role)
         role.begin_behind(history.remote_end, history.leader_epochs, history.producer_snapshot, start_offset)
 
     async def _trim(self, role: Follower) -> None:
@@ -138,3 +145,9 @@ class Correcting:
         if told.error_code:
             raise KafkaError(ErrorCode(told.error_code), f"broker {self._leader_id} does not tell the ends of its log")
         return told.offset
+
+
+async def _leave(role: Follower) -> None:
+    """Let the segments of a log that begins anew go before that, oldest first: each costs syncs of its directory."""
+    while role.evict_below(LONG_MAX):  # noqa: ASYNC110 - nothing tells of it, it is the work itself
+        await asyncio.sleep(_LEAVING_SECONDS)

@@ -10,12 +10,13 @@ import pytest
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.runtime.tick import Tick
-from stratalog.hot.config import LogConfig
+from stratalog.hot.config import LONG_MAX, LogConfig
 from stratalog.hot.log.log import Log
 from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.topic import TopicPartition
-from tests.broker.replicas.test_follower import Heard, batch, data
+from tests.broker.replicas.leader_rig import Bench
+from tests.broker.replicas.test_follower import LEADER, Heard, batch, data, leading
 
 
 class Shortage(RealFilesystem):
@@ -101,3 +102,42 @@ async def test_a_copy_that_begins_anew_goes_on_after_a_shortage_in_any_call(tmp_
             break
         calls += 1
     assert calls > 5
+
+
+@pytest.mark.parametrize("tiered", [True, False])
+def test_a_log_that_begins_anew_lets_its_segments_go_a_few_at_a_time(tmp_path, monkeypatch, tiered):
+    """Each name costs a sync of the directory, and some hundred at once would stop the loop for seconds."""
+    synced = []
+    monkeypatch.setattr(RealFilesystem, "sync_directory", lambda _files, path: synced.append(path))
+    bench = Bench(str(tmp_path / "t-0"), remote_storage_enable=tiered)
+    for _ in range(30):
+        leading(bench, 1)
+        bench.partition.log.roll()
+    bench.partition.log.sync()
+    role = bench.partition.follow(LEADER, 6)
+    counts, more = [], True
+    while more:
+        before = len(synced)
+        more = role.evict_below(LONG_MAX)
+        counts.append(len(synced) - before)
+    before = len(synced)
+    if tiered:
+        role.begin_behind(50, (), None, 3)
+    else:
+        role.move_into(50, 60)
+    counts.append(len(synced) - before)
+    log = bench.partition.log
+    assert (log.local_log_start_offset, log.log_end_offset) == (50, 50)
+    assert len(counts) > 5
+    assert max(counts) < 12
+
+
+def test_a_role_that_has_ended_lets_no_segment_go(tmp_path):
+    """Its log is led here, perhaps."""
+    bench = Bench(str(tmp_path / "t-0"), remote_storage_enable=True)
+    leading(bench, 1)
+    bench.partition.log.roll()
+    role = bench.partition.follow(LEADER, 6)
+    bench.partition.resign()
+    assert not role.evict_below(LONG_MAX)
+    assert bench.partition.log.local_log_start_offset == 0

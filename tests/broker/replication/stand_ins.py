@@ -49,6 +49,7 @@ class Role:
         self.position = LogPosition(0, -1, 0)
         self.answers = []
         self.moved = self.begun = self.evicted = None
+        self.segments = 0
 
     def settle(self, outcome):
         outcome.taken(self, self.position)
@@ -67,6 +68,8 @@ class Role:
 
     def evict_below(self, offset):
         self.evicted = offset
+        self.segments -= self.segments > 0
+        return self.segments > 0
 
     def move_into(self, start, end):
         self.moved = (start, end)

@@ -97,6 +97,31 @@ async def test_archived_records_are_not_copied(outcome):
     assert outcome.told == [("taken", 80)]
 
 
+@pytest.mark.parametrize("is_archived", [True, False])
+async def test_the_segments_of_a_log_that_begins_anew_go_first_and_others_have_their_turns(outcome, is_archived):
+    """Each of them costs syncs of its directory."""
+    links, role = Links(), Role()
+    role.segments = 3
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive_ending_at(80))
+    correcting.begin(role, outcome, is_archived=is_archived)
+    await asked(links, 3, 60)
+    await turns()
+    assert (role.moved, role.begun, outcome.told) == (None, None, [])
+    for _ in range(50):
+        await asyncio.sleep(0.002)
+    assert role.segments == 0
+    assert outcome.told == [("taken", 80 if is_archived else 3)]
+
+
+async def test_a_log_that_goes_on_keeps_its_segments(outcome):
+    """Its leader's begins below its end."""
+    links, role = Links(), Role()
+    role.segments, role.position = 3, LogPosition(50, 4, 0)
+    Correcting(links, 7, local_id=2, timeout_ms=1000).begin(role, outcome, is_archived=False)
+    await asked(links, 30, 40)
+    assert (role.segments, role.moved) == (3, (30, 40))
+
+
 async def test_records_that_another_cluster_has_archived_are_none_of_the_logs(outcome):
     """It owns the archive by now. Behind the leader's local start the records are on this cluster's disks alone."""
     links, role = Links(), Role()
