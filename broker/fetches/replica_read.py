@@ -2,8 +2,9 @@
 
 A fetch at an offset says that the follower has everything below. That is counted once for a request, when it comes; while it
 waits nothing new is known of the follower. A follower outside the in-sync set gets no records of a throttled partition while the
-throttle allows none, and waits no longer than that. Sources: Kafka's ``Partition.fetchRecords``, ``UnifiedLog.read``,
-``ReplicaManager.shouldLeaderThrottle``; KIP-73, KIP-101, KIP-405, KIP-595, KIP-903.
+throttle allows none, and waits no longer than that. Where the leader's disk has lost what its archive has, a follower goes on
+behind the archive. Sources: Kafka's ``Partition.fetchRecords``, ``UnifiedLog.read``, ``ReplicaManager.shouldLeaderThrottle``;
+KIP-73, KIP-101, KIP-405, KIP-595, KIP-903.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.replication_throttle import ReplicationThrottle
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.read import check_batches
+from stratalog.hot.recovery.missing import MissingRange
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, PartitionData
 from stratalog.wire.topic import Uuid
@@ -117,7 +119,13 @@ class ReplicaReader:
             # The throttled partitions that may move get on by a batch, also where others fill the answer.
             min_one_batch = min_one_batch or (max_bytes > 0 and not self._throttled_bytes)
             max_bytes = min(max_bytes, ceil(min(allowed_bytes, max_bytes)))
-        read = log_.read(offset, max_bytes=max_bytes, max_offset=log_.written_offset, min_one_batch=min_one_batch)
+        try:
+            read = log_.read(offset, max_bytes=max_bytes, max_offset=log_.written_offset, min_one_batch=min_one_batch)
+        except MissingRange as missing:
+            if self._version < _TIERED_SINCE or not unified.is_archived(offset):
+                raise
+            why = f"{missing} The archive of {unified.topic_partition} has offset {offset}"
+            raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why) from missing
         if is_throttled:
             self._throttled_bytes += read.size_bytes
         if read.size_bytes:

@@ -228,7 +228,7 @@ class UnifiedLog:
                 return self.read(
                     reader, offset, limit=limit, max_bytes=max_bytes, committed=committed, min_one_batch=min_one_batch
                 )
-            if not self._archived(offset):
+            if not self.is_archived(offset):
                 raise missing from damage
             return self._read_remote(reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch)
         self.leave_archive(reader, offset)
@@ -271,7 +271,8 @@ class UnifiedLog:
         remote_end = None if self.remote is None else self.remote.end_offset
         return missing_sentence(self.topic_partition, remote_end, missing, others_have_it=self.partition.others_have_it)
 
-    def _archived(self, offset: int) -> bool:
+    def is_archived(self, offset: int) -> bool:
+        """Whether the archive, as it is known, has the offset."""
         return self.remote is not None and self.remote.start_offset <= offset < self.remote.end_offset
 
     def _read_remote(
@@ -349,7 +350,7 @@ class UnifiedLog:
         if isinstance(step, ScanOn):
             return await asyncio.sleep(0, None)
         start, remote = max(from_offset, step.base_offset), self.remote
-        if remote is None or not self._archived(start):
+        if remote is None or not self.is_archived(start):
             raise step
         end = min(step.end_offset, remote.end_offset)
         found = await remote.find_timestamp(timestamp_ms, start, end)

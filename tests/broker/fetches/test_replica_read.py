@@ -10,6 +10,7 @@ from stratalog.broker.fetches.awaited_followers import AwaitedFollowers
 from stratalog.broker.fetches.replica_read import ReplicaReader
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.metrics import Metrics
+from stratalog.hot.recovery.missing import MissingRange
 from stratalog.hot.segments.scan import UnreadableBatch
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -254,3 +255,34 @@ def test_a_batch_whose_offset_is_damaged_is_found_when_a_follower_asks_again(ben
     path.write_bytes(data)
     with pytest.raises(UnreadableBatch, match=r"offset 2 is due, the batch there has \[34, 35\)"):
         read(bench, 1, unified=unified)
+
+
+@pytest.mark.parametrize(
+    ("archive", "version", "code"),
+    [
+        ((0, 3), 18, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE),
+        ((0, 3), 13, None),
+        ((0, 2), 18, None),
+        (None, 18, None),
+    ],
+)
+def test_a_follower_goes_on_behind_the_archive_where_its_leaders_disk_has_a_hole(bench, archive, version, code):
+    """The leader is the last one that has everything: its follower would stand at the hole for good."""
+    bench.partition.log.roll()
+    bench.append("d", build_batch([Record(0, 1_700_000_000_000, None, b"d")]), acks=1)
+    bench.disk.write()
+    bench.disk.flush()
+    remote = None if archive is None else SimpleNamespace(start_offset=archive[0], end_offset=archive[1])
+    unified = UnifiedLog(bench.partition, Metrics().topic("t"), remote)
+    answer, _ = read(bench, 1, unified=unified)
+    path = Path(answer.records[0].file.path)
+    flipped = bytearray(path.read_bytes())
+    flipped[answer.records[0].position + 70] ^= 1
+    path.write_bytes(flipped)
+    with pytest.raises(UnreadableBatch) as damage:
+        read(bench, 1, unified=unified)
+    unified.missing_after(damage.value)
+    assert read(bench, 0, unified=unified)[1] > 0
+    with pytest.raises((KafkaError, MissingRange)) as caught:
+        read(bench, 2, unified=unified, version=version)
+    assert getattr(caught.value, "code", None) is code
