@@ -75,6 +75,8 @@ class GroupCopies:
         self._under_way: set[tuple[int, str]] = set()
         """Groups of shards whose copies are being written: of two writes at a time the older one may come last."""
         self._taken_over = False
+        self._failed = 0
+        """Copies of this round that were not made."""
         self._round_began_s = float("-inf")
 
     def settled(self, group_id: str) -> bool:
@@ -119,6 +121,9 @@ class GroupCopies:
     def _begin_round(self, now_s: float) -> None:
         """List the groups. A copied group that is gone is written without offsets."""
         self._round_began_s = now_s
+        if self._failed > 1:
+            log.warning("the offsets of %d groups were not copied to the bucket; they are tried again", self._failed)
+        self._failed = 0
         shards = {shard.number: shard for shard in self._services.shards()}
         for shard in shards.values():
             is_new = self._seen.get(shard.number) is not shard
@@ -168,8 +173,7 @@ class GroupCopies:
             if isinstance(report, FencedReport):
                 self._stop(report.message)
             elif not isinstance(report, Written):
-                message = getattr(report, "message", report)
-                log.warning("the offsets of group %s were not copied to the bucket: %s", group_id, message)
+                self._tell(group_id, getattr(report, "message", report))
                 self._copied.setdefault(number, {})[group_id] = _UNKNOWN
             elif offsets:
                 self._copied.setdefault(number, {})[group_id] = offsets
@@ -179,6 +183,12 @@ class GroupCopies:
         incarnation = self._services.image().incarnation
         command = group_copy_projection(self._services.cluster_id, group_id, offsets, incarnation)
         self._services.submit(command, answered)
+
+    def _tell(self, group_id: str, why: object) -> None:
+        """Log the first failure of a round; the others are counted: while the bucket is away every group has one."""
+        self._failed += 1
+        if self._failed == 1:
+            log.warning("the offsets of group %s were not copied to the bucket: %s", group_id, why)
 
     def _stop(self, why: str) -> None:
         if not self._taken_over:

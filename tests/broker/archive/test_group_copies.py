@@ -343,3 +343,17 @@ def test_a_takeover_ends_the_look_that_hears_of_it(caplog):
     copying.carry_out = lambda command, _answered: copying.bucket.update({command.key: command})
     assert copying.round() == {}
     assert caplog.text.count("was taken over") == 1
+
+
+def test_a_round_tells_of_its_first_failure_and_counts_the_others(caplog):
+    """While the bucket is away each group has one, in every round: the log grew by lines without end."""
+    groups = {f"g{number}": [("orders", 0, 5)] for number in range(50)}
+    copying = Copying(Shard(3, **groups))
+    copying.carry_out = lambda _command, answered: answered(FailedReport("away", retriable=True))
+    copying.round()
+    assert [one.message for one in caplog.records] == ["the offsets of group g0 were not copied to the bucket: away"]
+    copying.round()
+    assert len(caplog.records) == 3
+    assert "the offsets of 50 groups were not copied" in caplog.records[1].message
+    del copying.carry_out
+    assert copying.round() == {group_id: {("orders", 0): 5} for group_id in groups}
