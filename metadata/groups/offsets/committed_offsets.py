@@ -127,6 +127,8 @@ class CommittedOffsets:
             partitions = topics[topic] = {}
         partitions[partition] = value
         self._expiry.stored(group_id, value)
+        if self._deleted_topics.under_way:
+            self._deleted_topics.stored((group_id, topic, partition), value)
 
     def _remove(self, group_id: str, topic: str, partition: int) -> None:
         if self._pending:
@@ -294,8 +296,8 @@ class CommittedOffsets:
             value = stored.get(index)
             if value is None:
                 continue
-            offset = read_offset(value)
-            if same_topic(offset.topic_id, topic_id) and not self._deleted_topics.is_gone(name, value):
+            offset, place = read_offset(value), (group_id, name, index)
+            if same_topic(offset.topic_id, topic_id) and not self._deleted_topics.is_gone(place, value):
                 answer.committed_offset = offset.offset
                 answer.committed_leader_epoch = offset.leader_epoch
                 answer.metadata = offset.metadata

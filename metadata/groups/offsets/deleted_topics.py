@@ -25,6 +25,8 @@ class DeletedTopics:
         self._to_look: list[str] = []
         self._rest: list[Place] = []
         """Offsets of one group that are still to be looked at: it may have very many of one topic."""
+        self._newer: set[Place] = set()
+        """Offsets without an id that were stored since: they are of newer topics of these names."""
 
     @property
     def under_way(self) -> bool:
@@ -35,9 +37,19 @@ class DeletedTopics:
         """Topics are gone, by name and id: all ``groups`` are to be looked at, also for those that went before."""
         for name, topic_id in topics.items():
             self._ids.setdefault(name, set()).add(topic_id)
+        self._newer = {place for place in self._newer if place[1] not in topics}
         self._to_look = list(groups)
         if not self.under_way:
-            self._ids.clear()
+            self._forget()
+
+    def stored(self, place: Place, value: bytes) -> None:
+        """An offset was committed meanwhile: it stays though its record may have no id, as those of old clients."""
+        if place[1] in self._ids and read_offset(value).topic_id == ZERO_UUID:
+            self._newer.add(place)
+
+    def _forget(self) -> None:
+        self._ids.clear()
+        self._newer.clear()
 
     def look(self, groups: Mapping[str, Mapping[str, Mapping[int, bytes]]]) -> list[Place]:
         """Offsets of the next groups, or of the same one, that are to go."""
@@ -47,7 +59,7 @@ class DeletedTopics:
             if self._rest:
                 group_id, topic, at = place = self._rest.pop()
                 value = groups.get(group_id, {}).get(topic, {}).get(at)
-                if value is not None and self.is_gone(topic, value):
+                if value is not None and self.is_gone(place, value):
                     places.append(place)
             else:
                 group_id = self._to_look.pop()
@@ -59,13 +71,13 @@ class DeletedTopics:
                     continue  # those are what is counted
             read += 1
         if not self.under_way:
-            self._ids.clear()
+            self._forget()
         return places
 
-    def is_gone(self, topic: str, value: bytes) -> bool:
+    def is_gone(self, place: Place, value: bytes) -> bool:
         """Whether the offset in this record is of one of the topics, and of no newer one of that name."""
-        ids = self._ids.get(topic)
-        if ids is None:
+        ids = self._ids.get(place[1])
+        if ids is None or place in self._newer:
             return False
         stored_id = read_offset(value).topic_id
         return any(same_topic(stored_id, one) for one in ids)

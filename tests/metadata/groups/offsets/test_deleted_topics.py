@@ -1,7 +1,15 @@
 """Offsets of deleted topics: found in parts, whatever comes and goes meanwhile."""
 
+import pytest
+
 from stratalog.metadata.groups.offsets.deleted_topics import OFFSETS_AT_ONCE, DeletedTopics
 from stratalog.metadata.groups.offsets.records import NEVER, CommittedOffset, pack_offset
+from stratalog.metadata.groups.offsets.requests import FetchOffsets, WantedTopic
+from stratalog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 OLD, NEW, OTHER = b"o" * 16, b"n" * 16, b"x" * 16
 
@@ -57,3 +65,38 @@ def test_an_offset_that_goes_between_two_parts_is_no_matter():
     groups["a"]["t"][2] = stored(NEW)
     assert {at for *_, at in topics.look(groups)} == {0, *range(3, OFFSETS_AT_ONCE)}
     assert not topics.under_way
+
+
+@pytest.mark.parametrize("retention_ms", [-1, 60_000], ids=["with an id", "without one"])
+def test_offsets_of_the_next_topic_stay_though_others_are_still_being_deleted(group_world, retention_ms):
+    """Old clients choose a retention: such a record has no room for the topic's id, and it was taken for an earlier topic's."""
+    world = group_world({"t": 1})
+    groups = [f"g{number}" for number in range(2 * OFFSETS_AT_ONCE + 1)]
+
+    def commit(group_id, offset, retention_ms):
+        one = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+        topic = OffsetCommitRequestTopic(name="t", topic_id=world.id("t"), partitions=[one])
+        request = OffsetCommitRequest(group_id=group_id, member_id="", retention_time_ms=retention_ms, topics=[topic])
+        world.call(request, group_id, version=4)
+
+    def committed():
+        wanted = [WantedTopic("t", (0,))]
+        answers = [world.call(FetchOffsets(group_id=one, topics=wanted), one) for one in groups]
+        return {one.groups[0].group_id: one.groups[0].topics[0].partitions[0].committed_offset for one in answers}
+
+    for group_id in groups:
+        commit(group_id, 100, retention_ms)
+    world.delete("t")
+    world.create("t", 1)
+    commit(groups[0], 3, retention_ms)
+    commit(groups[-1], 4, retention_ms)
+    expected = {**dict.fromkeys(groups, -1), groups[0]: 3, groups[-1]: 4}
+    assert world.shard.offsets.deletion_under_way
+    assert committed() == expected
+    world.advance(1)
+    assert not world.shard.offsets.deletion_under_way
+    assert committed() == expected
+    world.delete("t")
+    world.create("t", 1)
+    world.advance(1)
+    assert committed() == dict.fromkeys(groups, -1)
