@@ -20,6 +20,7 @@ __all__ = [
     "TURN_BYTES_MAX",
     "TURN_RECORDS_MAX",
     "Marker",
+    "bars",
     "batch_of",
     "count_of_turn",
     "grouped",
@@ -56,6 +57,14 @@ class Marker(Struct):
         header = read_header(self.batch)
         is_above = header.producer_epoch > producer.producer_epoch
         return header.producer_id == producer.producer_id and (is_above or self.transaction_version < EPOCH_BUMP_SINCE)
+
+
+def bars(queued: Write | Marker, producer: Producer) -> bool:
+    """Whether no record of this producer and epoch may stand behind it: it ends their transaction, or is of a newer epoch."""
+    if isinstance(queued, Marker):
+        return queued.ends(producer)
+    other = queued.producer
+    return other is not None and other.producer_id == producer.producer_id and other > producer
 
 
 def parts_of(write: Write, segment_bytes: int, codec: Codec = Codec.NONE) -> list[Write]:

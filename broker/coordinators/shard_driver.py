@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from stratalog.broker.coordinators.batching import Marker, batch_of, count_of_turn, grouped, parts_of
+from stratalog.broker.coordinators.batching import Marker, bars, batch_of, count_of_turn, grouped, parts_of
 from stratalog.broker.coordinators.driver_state import DriverState, check_active
 from stratalog.broker.coordinators.log_loader import load_log, until_loadable
 from stratalog.broker.coordinators.under_way import Appended, answer, fail, refuse
@@ -221,8 +221,8 @@ class ShardDriver:
         self._queue(Marker(batch, transaction_version, event, done))
 
     def ends(self, producer: Producer) -> bool:
-        """Whether the end of this producer's transaction waits for its place in the log, which does not know it yet."""
-        return any(one.ends(producer) for one in self._queued if isinstance(one, Marker))
+        """Whether the end of this producer's transaction, or a newer epoch, waits for its place in the log, which knows neither."""
+        return any(bars(one, producer) for one in self._queued)
 
     def _perform(self, actions: Iterable[Action]) -> None:
         generation = self._generation

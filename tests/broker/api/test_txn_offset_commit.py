@@ -197,6 +197,37 @@ def test_offsets_the_log_would_refuse_do_not_reach_the_group(groups):
     assert host.of("g").shard is shard
 
 
+def test_offsets_behind_those_of_a_newer_epoch_in_one_turn_are_refused(groups):
+    """Without verification both come through, and the log has seen neither: it would refuse the older ones, and the shard go."""
+    name = "transaction.partition.verification.enable"
+    config = AlterableConfig(name=name, config_operation=0, value="false")
+    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[config])
+    groups.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    node, answers = groups.broker.node, []
+    groups.wait_for(lambda: not node.config.values[name])
+    older = groups.producer()
+    newer = groups.producer()
+    shard = node.groups.host.of("g").shard
+
+    def in_one_turn():
+        for producer in (newer, older):
+            context = SimpleNamespace(
+                broker=node,
+                allows=lambda *_: True,
+                api_version=4,
+                client_id="me",
+                respond=answers.append,
+                connection=SimpleNamespace(host="here"),
+            )
+            API.handle(context, offsets_of(producer, producer.producer_epoch, 0))
+
+    groups.broker.run(in_one_turn)
+    groups.wait_for(lambda: len(answers) == 2)
+    codes = [one.error_code for answer in answers for topic in answer.topics for one in topic.partitions]
+    assert sorted(codes) == [0, ErrorCode.INVALID_TXN_STATE]
+    assert node.groups.host.of("g").shard is shard
+
+
 def test_a_coordinator_that_does_not_answer_is_one_that_loads(groups):
     """Upon which clients repeat the request to the same broker; Produce would say NOT_ENOUGH_REPLICAS."""
     producer = groups.producer()
