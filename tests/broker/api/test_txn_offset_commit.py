@@ -7,6 +7,7 @@ import pytest
 from stratalog.broker.api.txn_offset_commit import API
 from stratalog.broker.coordinators.partition_markers import TransactionMarker
 from stratalog.client.admin import delete_topics
+from stratalog.metadata.coordination import Producer
 from stratalog.wire.batch import build_control_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -181,12 +182,8 @@ def test_offsets_behind_the_end_of_their_transaction_are_refused(groups, raised)
 
 def test_offsets_the_log_would_refuse_do_not_reach_the_group(groups):
     """Without verification the coordinator is not asked; a refused append would cost the whole shard its state."""
-    name = "transaction.partition.verification.enable"
-    config = AlterableConfig(name=name, config_operation=0, value="false")
-    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[config])
-    groups.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    without_verification(groups)
     host = groups.broker.node.groups.host
-    groups.wait_for(lambda: not groups.broker.node.config.values[name])
     producer = groups.producer()
     assert commit(groups, producer, 7, 0) == [0]
     groups.end(producer)
@@ -197,14 +194,28 @@ def test_offsets_the_log_would_refuse_do_not_reach_the_group(groups):
     assert host.of("g").shard is shard
 
 
-def test_offsets_behind_those_of_a_newer_epoch_in_one_turn_are_refused(groups):
-    """Without verification both come through, and the log has seen neither: it would refuse the older ones, and the shard go."""
+def without_verification(groups):
+    """The coordinator is not asked whether it knows a transaction."""
     name = "transaction.partition.verification.enable"
     config = AlterableConfig(name=name, config_operation=0, value="false")
     resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[config])
     groups.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+    groups.wait_for(lambda: not groups.broker.node.config.values[name])
+
+
+@pytest.mark.parametrize("producer", [Producer(-1, 0), Producer(7, -1), Producer(-1, -1)])
+def test_offsets_of_no_producer_are_refused(groups, producer):
+    """No marker would ever end them; without verification they were kept, unstable until a reload took them for committed ones."""
+    without_verification(groups)
+    for version in (4, 5):
+        assert commit(groups, producer, 7, 0, version=version) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert fetched(groups, stable=True) == -1
+
+
+def test_offsets_behind_those_of_a_newer_epoch_in_one_turn_are_refused(groups):
+    """Without verification both come through, and the log has seen neither: it would refuse the older ones, and the shard go."""
+    without_verification(groups)
     node, answers = groups.broker.node, []
-    groups.wait_for(lambda: not node.config.values[name])
     older = groups.producer()
     newer = groups.producer()
     shard = node.groups.host.of("g").shard
