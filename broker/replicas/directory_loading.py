@@ -12,6 +12,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ from stratalog.hot.gone_logs import is_new
 from stratalog.hot.moved_logs import UnfinishedMove, only_copies, settle_moves, undecided
 from stratalog.hot.stale_rows import forget_removed
 from stratalog.hot.storage.checkpoint import write_clean_shutdown
+from stratalog.hot.storage.directory_names import parse_directory_name
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition, Uuid, uuid_parse, uuid_text
@@ -88,6 +90,7 @@ def load_directories(
     loaded: list[LoadedDirectory] = []
     paths = list(dict.fromkeys(paths))
     _check_distinct(paths)
+    _check_no_partition(paths)
     try:
         for path in paths:
             one = _load(path, files, spare, may_fail=needed is not None and path != needed)
@@ -121,6 +124,21 @@ def _check_distinct(paths: Iterable[str]) -> None:
             raise Invalid(
                 f"log.dirs (--data) names one directory twice, as {other} and as {path}: leave one of them out"
             )
+
+
+def _check_no_partition(paths: Sequence[str]) -> None:
+    """Raise `Invalid` if a directory lies in another one under the name of a partition: it would go with that topic."""
+    places = {path: Path(path).resolve() for path in paths}
+    for path, place in places.items():
+        for outer, above in places.items():
+            inner = place.relative_to(above).parts if place.is_relative_to(above) else ()
+            partition = parse_directory_name(inner[0]) if inner else None
+            if partition is not None:
+                raise Invalid(
+                    f"log.dirs or metadata.log.dir names {path}, and {outer}/{inner[0]} is where the log of {partition} would lie: it would be "
+                    f"removed with the topic {partition.topic}. Rename {inner[0]}, as to {inner[0].replace('-', '')}, or move it out of "
+                    f"{outer}; nothing was changed"
+                )
 
 
 def _load(path: str, files: Filesystem, spare: Spare, *, may_fail: bool) -> LoadedDirectory:

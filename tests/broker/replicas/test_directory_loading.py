@@ -51,6 +51,24 @@ def test_a_directory_that_fails_is_offline_beside_another_one(load, watched_file
     release_loaded([one, two])
 
 
+@pytest.mark.parametrize("name", ["disk-1", "disk-1/logs", "link"])
+def test_a_directory_in_the_place_of_a_partition_of_another_one_is_refused(tmp_path, watched_files, name):
+    """A topic called disk would write into it, and take all of it away when it is deleted. Other names may lie there."""
+    (tmp_path / "a" / "disk-1").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a" / "disk-1")
+    path = f"{tmp_path}/{name}" if name == "link" else f"{tmp_path}/a/{name}"
+    with pytest.raises(Invalid, match=rf"{tmp_path}/a/disk-1 is where the log of disk-1 would lie.* as to disk1"):
+        load_directories([f"{tmp_path}/a", path], watched_files, NOTHING_SPARE, needed=None, metadata_only=None)
+    others = [
+        f"{tmp_path}/a",
+        f"{tmp_path}/a/disk1",
+        f"{tmp_path}/a/disk-01",
+        f"{tmp_path}/b-1",
+        f"{tmp_path}/b-1/disk",
+    ]
+    release_loaded(load_directories(others, watched_files, NOTHING_SPARE, needed=None, metadata_only=None))
+
+
 def test_a_disk_was_replaced_where_a_directory_is_new_and_all_can_be_read(load, watched_files, tmp_path):
     """Logs that lie in none are lost then. A checkpoint that is damaged makes no directory new, nor does that of the metadata."""
 
