@@ -1,6 +1,7 @@
 """Epochs that the controller skips for a directory that went back in time are skipped however long it takes."""
 
 import asyncio
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +24,7 @@ class Controller:
     """Refuses as often as the test says."""
 
     def __init__(self, *refusals):
-        self.refusals, self.calls = list(refusals), []
+        self.refusals, self.calls = deque(refusals), []
 
     async def raise_epoch(self, *args):
         await self._call(args)
@@ -34,7 +35,7 @@ class Controller:
     async def _call(self, what):
         self.calls.append(what)
         if self.refusals:
-            raise KafkaError(self.refusals.pop(0), "no")
+            raise KafkaError(self.refusals.popleft(), "no")
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +95,7 @@ async def test_a_partition_goes_on_once_it_is_led_under_the_epoch_here():
 async def test_a_partition_that_is_led_no_longer_is_asked_for_no_more():
     """Another controller may refuse it for ever; a later leadership asks for itself."""
     unified, done = SimpleNamespace(**vars(UNIFIED)), []
-    controller = Controller(*[ErrorCode.INVALID_REQUEST] * 1000)
+    controller = Controller(*[ErrorCode.INVALID_REQUEST] * 1_000_000)
     machine = made(controller)
     machine.raise_epoch(unified, 7, lambda: done.append(1), refused=print)
     await asyncio.sleep(0.01)
