@@ -115,8 +115,8 @@ class ControllerNode:
         await self.controller.start(os.urandom(_UUID_BYTES))
         self.quorum.start()
         self.directories.verified()
-        self._look()
         self.http.serve()
+        self._look()
         log.info("controller %d of cluster %s takes part in the metadata quorum", self.node_id, self.cluster_id)
 
     def _look(self) -> None:

@@ -268,7 +268,7 @@ class LogOpening:
             raise OSError(
                 f"it has moved to {paths} from a directory that is offline since the start, and may have gone on there"
             )
-        if len(found) == 1 and directories.is_partly_unread and is_elsewhere(placed_in, directories.ids):
+        if len(found) == 1 and LOST in directories.ids and is_elsewhere(placed_in, directories.ids):
             raise OSError(
                 f"it lies in {paths}, and by the metadata in another directory, which may be one that is offline. If that disk "
                 "is lost, replace it by an empty one: the log goes on here then"

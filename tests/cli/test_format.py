@@ -138,7 +138,7 @@ def test_a_broker_begins_with_the_cluster_that_was_formatted(config, start_comma
 
 
 @pytest.mark.parametrize(("release", "is_told"), [("3.9", True), ("4.3", False)])
-def test_a_release_with_which_serve_begins_no_cluster_is_told(config, release, is_told):
+def test_an_older_release_is_said_to_be_none_that_serve_begins_with(config, release, is_told):
     """Apache Kafka starts on such directories; serve refuses to begin a cluster there."""
     code, _, errors = run("-c", config, "-t", CLUSTER, "-s", "-r", release)
     assert code == 0

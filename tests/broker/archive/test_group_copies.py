@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -296,7 +297,7 @@ def test_a_look_pauses_within_a_group_and_between_two():
     copying.shards[0].of = counted
     seen = [read for _ in steps]
     assert read == 12_000
-    assert max(after - before for before, after in zip(seen, seen[1:], strict=False)) <= 500
+    assert max(after - before for before, after in pairwise(seen)) <= 500
 
 
 def test_a_copy_is_of_one_moment_though_it_is_read_with_pauses():

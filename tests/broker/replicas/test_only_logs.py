@@ -131,6 +131,16 @@ def test_an_only_replica_in_a_directory_that_is_gone_is_opened_and_its_place_rep
     assert (told, led) == ({}, [Led.LOST, Led.RENEWED])
 
 
+def test_a_log_that_lies_here_is_opened_while_others_are_away(again):
+    """The metadata of a node of its own may name the directory in which it lay before it was moved."""
+    again.node.create("t")
+    again.node.restart()
+    bench = Bench(again.node)
+    bench.settled(away=frozenset({AWAY}))
+    opened = again.node.run(lambda: bench.opening._holding(NAME, AWAY))
+    assert opened is bench.directories.all[0]
+
+
 @pytest.mark.parametrize("is_dead_first", [False, True])
 def test_no_log_of_a_node_of_its_own_is_begun_anew_while_a_directory_is_missing_from_its_settings(
     start_node, tmp_path, caplog, is_dead_first
