@@ -128,7 +128,9 @@ def _check_distinct(paths: Iterable[str]) -> None:
 
 def _check_no_partition(paths: Sequence[str]) -> None:
     """Raise `Invalid` if a directory lies in another one under the name of a partition: it would go with that topic."""
-    places = {path: Path(path).resolve() for path in paths}
+    places = {
+        path: Path(os.path.realpath(path)) for path in paths
+    }  # a loop of links is the trouble of its directory alone
     for path, place in places.items():
         for outer, above in places.items():
             inner = place.relative_to(above).parts if place.is_relative_to(above) else ()
