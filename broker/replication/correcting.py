@@ -111,6 +111,9 @@ class Correcting:
         if history.remote_end < local_start:
             why = f"its archive ends at offset {history.remote_end}, and its leader's disk begins at {local_start}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
+        if history.remote_end <= role.position.offset:  # the hole on its leader's disk may be where this copy has records
+            why = f"its archive ends at offset {history.remote_end}, and this copy at {role.position.offset}"
+            raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
         await _leave(role)
         role.begin_behind(history.remote_end, history.leader_epochs, history.producer_snapshot, start_offset)
 

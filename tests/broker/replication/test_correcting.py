@@ -134,6 +134,19 @@ async def test_records_that_another_cluster_has_archived_are_none_of_the_logs(ou
     assert outcome.told == [("taken", 60)]
 
 
+@pytest.mark.parametrize("remote_end", [50, 70])
+async def test_a_copy_does_not_go_back_to_an_archive_that_ends_before_it(outcome, caplog, remote_end):
+    """Its leader's disk has a hole, and the bucket is from earlier than the leader knows: the copy may have the last records."""
+    links, role = Links(), Role()
+    role.position, role.segments = LogPosition(70, 4, 3), 9
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive_ending_at(remote_end))
+    correcting.begin(role, outcome, is_archived=True)
+    await asked(links, 3, 3)
+    await turns()
+    assert (role.begun, role.evicted, outcome.told) == (None, None, [("refused", 70)])
+    assert f"its archive ends at offset {remote_end}, and this copy at 70" in caplog.text
+
+
 @pytest.mark.parametrize("archive", [None, archive_ending_at(50)], ids=["none", "too short"])
 async def test_an_archive_that_does_not_reach_the_leaders_disk_is_no_beginning(outcome, archive, caplog):
     """Records between the two would be missing: the log stays as it is."""
