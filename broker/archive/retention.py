@@ -36,7 +36,7 @@ def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int)
     ranges, total_bytes = _archived(entries, log.log_start_offset, end)
     local = _local_beyond(unified, end)
     beyond = [
-        RetainedRange(max(one.base_offset, end), one.end_offset, _bytes_beyond(unified, one, end), one.max_timestamp_ms)
+        RetainedRange(max(one.base_offset, end), one.end_offset, _bytes_beyond(unified, one, end), _newest_ms(one))
         for one in local
         if not one.active
     ]
@@ -51,6 +51,12 @@ def planned_log_start(unified: UnifiedLog, remote: RemotePartition, now_ms: int)
         retention_bytes=config.retention_bytes,
         now_ms=now_ms,
     )
+
+
+def _newest_ms(segment: SegmentInfo) -> int:
+    """The newest time in a segment; of records without one that of the first append, as in a topic without an archive."""
+    known = segment.max_timestamp_ms >= 0 or not segment.size_bytes
+    return segment.max_timestamp_ms if known else segment.first_append_ms
 
 
 def _may_be_due(unified: UnifiedLog, remote: RemotePartition, now_ms: int) -> bool:

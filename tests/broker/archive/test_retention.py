@@ -160,3 +160,18 @@ def test_an_oldest_range_without_a_time_keeps_nothing_for_ever(tmp_path):
     remote.refresh()
     rig.step()
     assert planned_log_start(rig.unified, remote, now_ms) == rig.log.active_base_offset
+
+
+def test_a_local_segment_without_times_is_as_old_as_its_first_append(tmp_path):
+    """As in a topic without an archive: its records are not archived yet, and what follows may bear times of long ago."""
+    rig = Rig(tmp_path)
+    append_ms = rig.now_ms = 1_000_000_000
+    unknown = build_batch([Record(n, -1, None, b"v" * 60) for n in range(5)])
+    rig.log.append_as_leader(memoryview(unknown), leader_epoch=1, now_ms=append_ms)
+    rig.log.roll()
+    rig.write(1)
+    rig.log.roll()
+    rig.log.update_config(replace(rig.log.config, retention_ms=1000))
+    remote = rig.unified.remote
+    assert planned_log_start(rig.unified, remote, append_ms + 500) == 0
+    assert planned_log_start(rig.unified, remote, append_ms + 1001) == 10
