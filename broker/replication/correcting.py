@@ -107,7 +107,8 @@ class Correcting:
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
         local_start = await self._end(role, _EARLIEST_LOCAL)
         topic, number = role.topic_partition
-        history = await read_history(self._archive, PartitionId(topic, role.key.topic_id, number), local_start)
+        partition = PartitionId(topic, role.key.topic_id, number)
+        history = await read_history(self._archive, partition, local_start, role.epoch)
         if history.remote_end < local_start:
             why = f"its archive ends at offset {history.remote_end}, and its leader's disk begins at {local_start}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)

@@ -41,8 +41,12 @@ class ArchivedHistory(NamedTuple):
     producer_snapshot: bytes | None
 
 
-async def read_history(archive: ArchiveAccess, partition: PartitionId, local_start: int) -> ArchivedHistory:
+async def read_history(
+    archive: ArchiveAccess, partition: PartitionId, local_start: int, leader_epoch: int
+) -> ArchivedHistory:
     """Read the manifest, and the state of producers where the log is to go on; ``local_start`` is the leader's.
+
+    Later epochs than ``leader_epoch`` are those of another owner, which has gone back to a cut if they begin below.
 
     Raises `KafkaError` KAFKA_STORAGE_ERROR if the archive does not answer, or has nothing.
     """
@@ -51,16 +55,19 @@ async def read_history(archive: ArchiveAccess, partition: PartitionId, local_sta
         raise _unusable(partition, manifest)
     view = manifest.view
     end, key = view.remote_end, view.newest_key
+    epochs = [EpochEntry(*entry) for entry in view.leader_epochs]
     if view.claimant.incarnation > archive.incarnation() and end > local_start:
-        end, key = local_start, _key_ending_at(local_start, view)
+        own = [entry for entry in epochs if entry.epoch <= leader_epoch]
+        is_own = all(entry.start_offset >= local_start for entry in epochs[len(own) :])
+        end, key = local_start, _key_ending_at(local_start, view) if is_own else ""
+        epochs = own
     snapshot: bytes | None = None
     if key:
         state = await _asked(archive.submit, commands.ReadRestartState(partition, key))
         if not isinstance(state, commands.RestartStateRead):
             raise _unusable(partition, state)
         snapshot = state.producer_snapshot or None
-    epochs = tuple(EpochEntry(*entry) for entry in view.leader_epochs if entry[1] < end)
-    return ArchivedHistory(end, epochs, snapshot)
+    return ArchivedHistory(end, tuple(entry for entry in epochs if entry.start_offset < end), snapshot)
 
 
 def _key_ending_at(offset: int, view: ManifestView) -> str:

@@ -147,6 +147,16 @@ async def test_a_copy_does_not_go_back_to_an_archive_that_ends_before_it(outcome
     assert f"its archive ends at offset {remote_end}, and this copy at 70" in caplog.text
 
 
+async def test_epochs_of_another_cluster_that_went_back_to_a_cut_are_none_of_the_logs(outcome):
+    """They begin below the leader's disk. Their leader knows none of them, and would refuse the copy for ever."""
+    links, role = Links(), Role()
+    archive = archive_ending_at(80, owner=1, leader_epochs=((4, 0), (70_000, 30)), entries=PackedEntries())
+    Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive).begin(role, outcome, is_archived=True)
+    await asked(links, 3, 60)
+    await turns()
+    assert role.begun == (60, (EpochEntry(4, 0),), None, 3)
+
+
 @pytest.mark.parametrize("archive", [None, archive_ending_at(50)], ids=["none", "too short"])
 async def test_an_archive_that_does_not_reach_the_leaders_disk_is_no_beginning(outcome, archive, caplog):
     """Records between the two would be missing: the log stays as it is."""

@@ -33,9 +33,9 @@ def manifest(*, owner=0, **fields):
     return commands.ManifestRead(SimpleNamespace(partition=PARTITION, claimant=Claimant(owner, 6, b"c"), **view))
 
 
-async def history(submit, local_start=50):
+async def history(submit, local_start=50, leader_epoch=5):
     """The history that a log of incarnation 0 begins with."""
-    return await read_history(ArchiveAccess(submit, lambda: 0), PARTITION, local_start)
+    return await read_history(ArchiveAccess(submit, lambda: 0), PARTITION, local_start, leader_epoch)
 
 
 async def test_epochs_end_with_the_archive_and_producers_are_those_behind_its_newest_object():
@@ -67,6 +67,14 @@ async def test_an_archive_of_a_later_owner_ends_where_the_leaders_disk_begins(lo
     found = await history(submit, local_start)
     assert found == (local_start, (EpochEntry(2, 0), EpochEntry(5, 40)), b"p" if key else None)
     assert [one.key for one in submit.asked[1:]] == ([key] if key else [])
+
+
+async def test_producers_of_a_later_owner_that_went_back_to_a_cut_are_none_of_the_logs():
+    """The object that ends there has its records."""
+    entries = PackedEntries.pack(PARTITION, [entry(0, 30, b"a" * 16), entry(30, 60, b"b" * 16), entry(60, 90, b"c" * 16)])
+    epochs = ((2, 0), (70_000, 30))
+    submit = bucket(ReadManifest=manifest(owner=1, entries=entries, leader_epochs=epochs))
+    assert await history(submit, 60) == (60, (EpochEntry(2, 0),), None)
 
 
 async def test_an_archive_of_a_later_owner_that_has_not_gone_on_is_the_logs_own():
