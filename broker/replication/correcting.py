@@ -112,7 +112,8 @@ class Correcting:
         if history.remote_end < local_start:
             why = f"its archive ends at offset {history.remote_end}, and its leader's disk begins at {local_start}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
-        if history.remote_end <= role.position.offset:  # the hole on its leader's disk may be where this copy has records
+        if history.remote_end <= role.position.offset:
+            # The hole is on its leader's disk: this copy may be the only one that has records behind that end.
             why = f"its archive ends at offset {history.remote_end}, and this copy at {role.position.offset}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
         await _leave(role)

@@ -71,7 +71,9 @@ async def test_an_archive_of_a_later_owner_ends_where_the_leaders_disk_begins(lo
 
 async def test_producers_of_a_later_owner_that_went_back_to_a_cut_are_none_of_the_logs():
     """The object that ends there has its records."""
-    entries = PackedEntries.pack(PARTITION, [entry(0, 30, b"a" * 16), entry(30, 60, b"b" * 16), entry(60, 90, b"c" * 16)])
+    entries = PackedEntries.pack(
+        PARTITION, [entry(0, 30, b"a" * 16), entry(30, 60, b"b" * 16), entry(60, 90, b"c" * 16)]
+    )
     epochs = ((2, 0), (70_000, 30))
     submit = bucket(ReadManifest=manifest(owner=1, entries=entries, leader_epochs=epochs))
     assert await history(submit, 60) == (60, (EpochEntry(2, 0),), None)
