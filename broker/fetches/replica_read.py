@@ -122,7 +122,8 @@ class ReplicaReader:
         try:
             read = log_.read(offset, max_bytes=max_bytes, max_offset=log_.written_offset, min_one_batch=min_one_batch)
         except MissingRange as missing:
-            if self._version < _TIERED_SINCE or not unified.is_archived(offset):
+            # Where other replicas have it, one of them leads soon, and the follower copies it from there.
+            if unified.partition.others_have_it or self._version < _TIERED_SINCE or not unified.is_archived(offset):
                 raise
             why = f"{missing} The archive of {unified.topic_partition} has offset {offset}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why) from missing

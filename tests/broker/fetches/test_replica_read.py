@@ -258,16 +258,22 @@ def test_a_batch_whose_offset_is_damaged_is_found_when_a_follower_asks_again(ben
 
 
 @pytest.mark.parametrize(
-    ("archive", "version", "code"),
+    ("archive", "version", "in_sync", "code"),
     [
-        ((0, 3), 18, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE),
-        ((0, 3), 13, None),
-        ((0, 2), 18, None),
-        (None, 18, None),
+        ((0, 3), 18, {1}, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE),
+        ((0, 3), 18, {1, FOLLOWER}, None),
+        ((0, 3), 13, {1}, None),
+        ((0, 2), 18, {1}, None),
+        (None, 18, {1}, None),
     ],
 )
-def test_a_follower_goes_on_behind_the_archive_where_its_leaders_disk_has_a_hole(bench, archive, version, code):
-    """The leader is the last one that has everything: its follower would stand at the hole for good."""
+def test_a_follower_goes_on_behind_the_archive_where_its_leaders_disk_has_a_hole(
+    bench, archive, version, in_sync, code
+):
+    """The leader is the last one that has everything: its follower would stand at the hole for good.
+
+    Else another one leads soon, and the follower has the records from there.
+    """
     bench.partition.log.roll()
     bench.append("d", build_batch([Record(0, 1_700_000_000_000, None, b"d")]), acks=1)
     bench.disk.write()
@@ -283,6 +289,7 @@ def test_a_follower_goes_on_behind_the_archive_where_its_leaders_disk_has_a_hole
         read(bench, 1, unified=unified)
     unified.missing_after(damage.value)
     assert read(bench, 0, unified=unified)[1] > 0
+    bench.leader.state.in_sync = in_sync
     with pytest.raises((KafkaError, MissingRange)) as caught:
         read(bench, 2, unified=unified, version=version)
     assert getattr(caught.value, "code", None) is code
