@@ -416,5 +416,5 @@ def test_memory_for_clients_is_bounded(world):
     for number in range(40_000):
         Client(world.quotas, world.clock, f"c{number}").produce(100)
         world.clock.now += 0.1
-        assert len(world.quotas._meters._rates) <= 4 * 4096  # 4,096 are held; a round of looks takes half as many clients
+        assert len(world.quotas._meters._rates) <= 4 * 4096  # a round of looks takes half as many clients
     assert len(world.quotas._clients) <= 4096
