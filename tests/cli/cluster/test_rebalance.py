@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -115,7 +116,7 @@ def test_a_run_that_was_interrupted_goes_on_with_the_next_one(cluster, monkeypat
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("stratalog.cli.cluster.rebalance.time.sleep", interrupted)
+        patched.setattr("stratalog.cli.cluster.rebalance.time", SimpleNamespace(sleep=interrupted))
         told = cluster.run("decommission", "1", "--execute", "--at-once", "1", "--throttle", "10MiB", code=1)
     assert "Interrupted: " in told.stderr
     assert "Until then their throttle stays." in told.stderr
@@ -141,7 +142,7 @@ def test_a_broker_that_got_replicas_meanwhile_is_not_called_empty(cluster, monke
         real(seconds)
 
     with monkeypatch.context() as patched:
-        patched.setattr("stratalog.cli.cluster.rebalance.time.sleep", sleep)
+        patched.setattr("stratalog.cli.cluster.rebalance.time", SimpleNamespace(sleep=sleep))
         told = cluster.run("decommission", "4", "--execute", code=4)
     assert re.search(
         r"Broker 4 holds replicas of \d partitions that were placed there meanwhile: meanwhile-", told.stderr
