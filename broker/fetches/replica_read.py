@@ -1,7 +1,7 @@
 """The answer of a leader to a follower: all records in its files, or the offset where their histories part.
 
 A fetch at an offset says that the follower has everything below. That is counted once for a request, when it comes; while it
-waits nothing new is known of the follower. A follower outside the in-sync set gets no records of a throttled partition while the
+waits nothing new is known of the follower. A partition that is led only since then is asked for once more. A follower outside the in-sync set gets no records of a throttled partition while the
 throttle allows none, and waits no longer than that. Where the leader's disk has lost what its archive has, a follower goes on
 behind the archive. Sources: Kafka's ``Partition.fetchRecords``, ``UnifiedLog.read``, ``ReplicaManager.shouldLeaderThrottle``;
 KIP-73, KIP-101, KIP-405, KIP-595, KIP-903.
@@ -87,6 +87,10 @@ class ReplicaReader:
         if not leader.state.is_follower(self._broker_id):
             why = f"broker {self._broker_id} is not among the replicas {leader.state.replicas} of {partition.topic_partition}"
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, why)
+        if not self.counts and leader.state.follower(self._broker_id).last_fetch_ms < 0:
+            # An idle partition of a session is looked at no more: its follower would never count.
+            why = f"{partition.topic_partition} is led here only since this request came, it is to be asked for again"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
         if wanted.last_fetched_epoch >= 0:
             answer.diverging_epoch = divergence(unified, wanted)
         if answer.diverging_epoch is None:

@@ -130,6 +130,18 @@ def test_a_request_is_counted_once_when_it_comes(bench):
     assert noted(bench) == 2
 
 
+def test_a_partition_that_is_led_since_a_request_waits_is_asked_for_again(bench):
+    """Else its follower would never count: a session looks at idle partitions no more."""
+    reader = reader_of()
+    reader.counts = False
+    with pytest.raises(KafkaError, match=r"t-0 is led here only since this request came") as refused:
+        read(bench, 3, reader=reader)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.leader.state.follower(FOLLOWER).last_fetch_ms < 0
+    read(bench, 3)
+    read(bench, 3, reader=reader)
+
+
 def test_a_fetch_beyond_the_common_history_hears_its_end_and_does_not_count(bench):
     """The follower cuts its log first: what it has below the offset may be another's."""
     answer, size_bytes = read(bench, 9, last_epoch=EPOCH)
