@@ -12,6 +12,7 @@ from stratalog.broker.api import delete_records
 from stratalog.broker.runtime.slices import to_the_end
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.broker.api.at_once import pauses
 
 
 def request(*offsets, topic="t"):
@@ -175,17 +176,6 @@ def test_a_leader_that_is_none_any_more_stops_waiting(broker, monkeypatch):
     assert (answer.error_code, answer.low_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
-def count_steps(steps):
-    """The number of pauses that are left, and what comes out in the end."""
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return count, end.value
-        count += 1
-
-
 def test_a_leadership_that_ends_in_any_pause_is_no_success(broker):
     """Without a leader no copy is awaited: the answer was 0, and the next leader still had the records."""
     paused_after, answers, rest = 0, [ErrorCode.NOT_LEADER_OR_FOLLOWER], 1
@@ -201,7 +191,7 @@ def test_a_leadership_that_ends_in_any_pause_is_no_success(broker):
             for _ in range(count):
                 next(steps)
             partition.resign()
-            return count_steps(steps)
+            return pauses(steps)
 
         rest, (outcomes, awaited) = broker.run(all_but_the_leader)
         answers = [one.code if isinstance(one, KafkaError) else one for one in outcomes]
@@ -255,17 +245,17 @@ def test_a_look_at_many_partitions_pauses_after_each(monkeypatch):
         awaited[-1].add(number, number)
     outcomes = list(range(10))
     awaited[0].leader.ended = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved")
-    pauses, left = count_steps(delete_records._look(None, outcomes, awaited, is_over=False))
-    assert (pauses, left, outcomes[0].code) == (10, awaited[5:], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    count, left = pauses(delete_records._look(None, outcomes, awaited, is_over=False))
+    assert (count, left, outcomes[0].code) == (10, awaited[5:], ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert outcomes[1:] == list(range(1, 10))
 
 
 async def test_looks_are_rarer_the_longer_a_request_waits(monkeypatch):
     """As many may wait as there are connections: 50 looks a second of each would leave no time for others."""
-    now, pauses = [0.0], []
+    now, slept = [0.0], []
 
     async def sleep(seconds):
-        pauses.append(seconds)
+        slept.append(seconds)
         now[0] += seconds
 
     async def run(steps):
@@ -278,5 +268,5 @@ async def test_looks_are_rarer_the_longer_a_request_waits(monkeypatch):
     awaited = [delete_records._Awaited(SimpleNamespace(ended=None, topic_partition="t-0"))]
     asked = DeleteRecordsRequest(topics=[], timeout_ms=60_000)
     await delete_records._wait(context, asked, [], awaited)
-    assert (pauses[0], now[0], len(pauses) < 300) == (0.02, 60, True)
-    assert all(pause <= max(0.02, at / 10) for at, pause in zip(accumulate([0, *pauses]), pauses, strict=False))
+    assert (slept[0], now[0], len(slept) < 300) == (0.02, 60, True)
+    assert all(pause <= max(0.02, at / 10) for at, pause in zip(accumulate([0, *slept]), slept, strict=False))

@@ -39,6 +39,18 @@ def groups(transactions):
     return transactions
 
 
+def context_of(node, answers, version):
+    """The context of a request that is handled here, without a connection; ``answers`` takes what is answered."""
+    return SimpleNamespace(
+        broker=node,
+        allows=lambda *_: True,
+        api_version=version,
+        client_id="me",
+        respond=answers.append,
+        connection=SimpleNamespace(host="here"),
+    )
+
+
 def offsets_of(producer, offset, *partitions, topic="t", group_id="g"):
     """The request."""
     return TxnOffsetCommitRequest(
@@ -162,9 +174,7 @@ def test_offsets_behind_the_end_of_their_transaction_are_refused(groups, raised)
     driver = node.groups.host.of("g")
     log = driver.unified.log
     end = producer._replace(producer_epoch=producer.producer_epoch + raised)
-    context = SimpleNamespace(
-        broker=node, allows=lambda *_: True, api_version=4, client_id="me", respond=answers.append
-    )
+    context = context_of(node, answers, 4)
 
     def in_one_turn():
         marker = TransactionMarker(end, True, 0, 2 * raised)
@@ -222,14 +232,7 @@ def test_offsets_behind_those_of_a_newer_epoch_in_one_turn_are_refused(groups):
 
     def in_one_turn():
         for producer in (newer, older):
-            context = SimpleNamespace(
-                broker=node,
-                allows=lambda *_: True,
-                api_version=4,
-                client_id="me",
-                respond=answers.append,
-                connection=SimpleNamespace(host="here"),
-            )
+            context = context_of(node, answers, 4)
             API.handle(context, offsets_of(producer, producer.producer_epoch, 0))
 
     groups.broker.run(in_one_turn)
@@ -261,14 +264,7 @@ def test_a_yes_from_before_another_leadership_appends_no_offsets(groups):
     producer = groups.producer()
     node, answers, held, done = groups.broker.node, [], [], []
     unified = node.groups.host.of("g").unified
-    context = SimpleNamespace(
-        broker=node,
-        allows=lambda *_: True,
-        api_version=3,
-        client_id="me",
-        respond=answers.append,
-        connection=SimpleNamespace(host="here"),
-    )
+    context = context_of(node, answers, 3)
     enlistment = node.transactions.enlistment
     ask, enlistment._ask = enlistment._ask, lambda _transactional_id, event: held.append(event)
     groups.broker.run(lambda: API.handle(context, offsets_of(producer, 7, 0)))
@@ -312,14 +308,7 @@ def test_a_topic_that_goes_while_its_offsets_wait_keeps_none(groups, again):
     """Readers of the next topic of its name would begin behind the first records."""
     producer = groups.producer()
     node, answers, held = groups.broker.node, [], []
-    context = SimpleNamespace(
-        broker=node,
-        allows=lambda *_: True,
-        api_version=3,
-        client_id="me",
-        respond=answers.append,
-        connection=SimpleNamespace(host="here"),
-    )
+    context = context_of(node, answers, 3)
     groups.broker.create("gone")
     request = offsets_of(producer, 7, 0, topic="gone")
     request.topics += offsets_of(producer, 8, 1).topics

@@ -15,28 +15,9 @@ from stratalog.wire.messages.write_txn_markers import (
 from stratalog.wire.topic import TopicPartition
 
 
-def write(
-    transactions,
-    producer,
-    *partitions,
-    commit=False,
-    version=2,
-    transaction_version=0,
-    coordinator_epoch=-1,
-    topic="t",
-):
-    """The codes of each partition."""
-    outcomes = results(
-        transactions,
-        producer,
-        *partitions,
-        commit=commit,
-        version=version,
-        transaction_version=transaction_version,
-        coordinator_epoch=coordinator_epoch,
-        topic=topic,
-    )
-    return [code for code, _ in outcomes]
+def write(transactions, producer, *partitions, **marker):
+    """The codes of each partition; ``marker`` as in `results`."""
+    return [code for code, _ in results(transactions, producer, *partitions, **marker)]
 
 
 def results(
