@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stratalog.broker.quorum import snapshotting
 from stratalog.broker.quorum.metadata_log import first_records
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.metadata.image.features import bootstrap_records
@@ -260,8 +261,9 @@ def test_a_full_disk_refuses_commands_until_there_is_room(start_node, watched_fi
     assert sorted(node.node.image.topics.by_name) == ["t", "v"]
 
 
-def test_a_snapshot_that_cannot_be_written_costs_no_answer(start_node, watched_files):
+def test_a_snapshot_that_cannot_be_written_costs_no_answer(start_node, watched_files, monkeypatch):
     """The command is on disk already; the log is shortened when there is room again."""
+    monkeypatch.setattr(snapshotting, "_AGAIN_SECONDS", 0.0)
     node = start_node(files=watched_files, **{SNAPSHOT_BYTES.replace(".", "_"): 10})
     watched_files.fail("write", ".checkpoint", errno.ENOSPC)
     node.create("t")
