@@ -5,7 +5,8 @@ copy is behind by some seconds, and a restored group reads again what it had rea
 the bucket, restored without a takeover or mounted, copies nothing, and one from which the bucket was taken over stops.
 
 The coordinator of a group copies its offsets in every archived topic, whichever broker leads the partitions. The copy of
-a group that this broker coordinates no longer is its next coordinator's: it is left as it is.
+a group that this broker coordinates no longer is its next coordinator's: it is left as it is. A copy says in which leader
+epoch its writer coordinated the group, so one that comes late does not replace its successor's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.slices import Steps, to_the_end
@@ -25,6 +26,7 @@ from stratalog.metadata.groups.offsets.deleted_topics import same_topic
 from stratalog.metadata.groups.shard.shard import GroupShard
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
+from stratalog.tier.messages.projection import CoordinatorTerm
 from stratalog.tier.messages.reports import FencedReport, Report, Written
 from stratalog.wire.topic import ZERO_UUID, Uuid
 
@@ -36,8 +38,8 @@ ROUND_SECONDS = 10.0
 """Time between the beginnings of two rounds over all groups."""
 _GROUPS_A_LOOK: Final = 200
 _UNDER_WAY_MAX: Final = 8
-_UNKNOWN: Final = (OffsetCopy("", ZERO_UUID, -1, -1),)
-"""The copy of a group after a write that failed: the bucket may have taken it. It is like no offsets that a group has."""
+_UNKNOWN: Final[tuple[OffsetCopy, ...]] = (OffsetCopy("", ZERO_UUID, -1, -1),)
+"""The copy of a group that may be another in the bucket, as after a write that failed. It is like no offsets that a group has."""
 _OFFSETS_A_PAUSE: Final = 500
 """Offsets that are read without a pause, about a millisecond: a group may have one in every partition of the cluster."""
 
@@ -47,15 +49,23 @@ log = logging.getLogger(__name__)
 class GroupCopyServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker that copies of groups need. ``config`` and ``image`` are as they are now.
 
-    ``shards`` are the shards of groups that take events now.
+    ``shards`` are the shards of groups that take events now, and since when this broker coordinates them.
     """
 
     cluster_id: str
     config: Callable[[], BrokerConfig]
     clock: Clock
     image: Callable[[], ClusterImage]
-    shards: Callable[[], Sequence[GroupShard]]
+    shards: Callable[[], Sequence[tuple[GroupShard, CoordinatorTerm]]]
     submit: Submit
+
+
+class _Copied(Struct):
+    """The copies that the bucket has of the groups of one shard, by group, for as long as it is the same shard."""
+
+    shard: GroupShard
+    term: CoordinatorTerm
+    groups: dict[str, tuple[OffsetCopy, ...]] = field(default_factory=dict)
 
 
 class GroupCopies:
@@ -63,12 +73,10 @@ class GroupCopies:
 
     def __init__(self, services: GroupCopyServices) -> None:
         self._services = services
-        self._copied: dict[int, dict[str, tuple[OffsetCopy, ...]]] = {}
-        """The copies that the bucket has of shards that take events here, by the number of the shard and the group."""
-        self._waiting: deque[tuple[GroupShard, str, bool]] = deque()
+        self._copied: dict[int, _Copied] = {}
+        """The copies of the shards that took events here in the round before, by the number of the shard."""
+        self._waiting: deque[tuple[_Copied, str, bool]] = deque()
         """Groups whose turn comes, and whether others may have copied them: they were there when their shard came."""
-        self._seen: dict[int, GroupShard] = {}
-        """The shards of the round before."""
         self._image: ClusterImage | None = None
         self._archived: dict[str, Uuid | None] = {}
         """Topics that offsets were committed in, and their ids if they are archived, by `_image`."""
@@ -81,9 +89,10 @@ class GroupCopies:
 
     def settled(self, group_id: str) -> bool:
         """True if the bucket has the group's present offsets."""
-        for shard in self._services.shards():
+        for shard, _ in self._services.shards():
             if group_id in shard.groups:
-                held = self._copied.get(shard.number, {}).get(group_id)
+                copied = self._copied.get(shard.number)
+                held = copied.groups.get(group_id) if copied is not None and copied.shard is shard else None
                 return held is not None and held == to_the_end(self._offsets(shard, group_id))
         return False
 
@@ -99,18 +108,19 @@ class GroupCopies:
         for _ in range(_GROUPS_A_LOOK):
             if not self._waiting or len(self._under_way) >= _UNDER_WAY_MAX:
                 return
-            shard, group_id, may_be_copied = self._waiting.popleft()
+            copied, group_id, may_be_copied = self._waiting.popleft()
+            shard = copied.shard
             if (shard.number, group_id) in self._under_way:
                 continue  # the next round looks again
             offsets = yield from self._offsets(shard, group_id)
             if not self._may_copy():
                 return
-            if not any(one is shard for one in self._services.shards()):
+            if not any(one is shard for one, _ in self._services.shards()):
                 continue
             # One that has gone since may have a copy in the bucket all the same, which an earlier run made.
             unknown = None if may_be_copied and group_id not in shard.groups else ()
-            if offsets != self._copied.get(shard.number, {}).get(group_id, unknown):
-                self._write(shard.number, group_id, offsets)
+            if offsets != copied.groups.get(group_id, unknown):
+                self._write(copied, group_id, offsets)
 
     def _may_copy(self) -> bool:
         """Whether this broker writes copies at all, as it is now."""
@@ -124,18 +134,19 @@ class GroupCopies:
         if self._failed > 1:
             log.warning("the offsets of %d groups were not copied to the bucket; they are tried again", self._failed)
         self._failed = 0
-        shards = {shard.number: shard for shard in self._services.shards()}
-        for shard in shards.values():
-            is_new = self._seen.get(shard.number) is not shard
-            self._waiting.extend((shard, group_id, is_new) for group_id in shard.groups)
-        self._seen = shards
-        for number, copied in list(self._copied.items()):
-            if number not in shards:  # its groups are not gone: another broker coordinates them, or this one later
-                del self._copied[number]
-                continue
-            for group_id in [one for one, offsets in copied.items() if offsets and one not in shards[number].groups]:
-                if len(self._under_way) < _UNDER_WAY_MAX and (number, group_id) not in self._under_way:
-                    self._write(number, group_id, ())
+        before, self._copied = self._copied, {}
+        for shard, term in self._services.shards():
+            copied = before.get(shard.number)
+            is_new = copied is None or copied.shard is not shard
+            if copied is None or is_new:
+                # Another broker may have coordinated its groups since the last round, and copied them.
+                unsure = {} if copied is None else dict.fromkeys(copied.groups, _UNKNOWN)
+                copied = _Copied(shard, term, unsure)
+            self._copied[shard.number] = copied
+            self._waiting.extend((copied, group_id, is_new) for group_id in shard.groups)
+            for group_id in [one for one, offsets in copied.groups.items() if offsets and one not in shard.groups]:
+                if len(self._under_way) < _UNDER_WAY_MAX and (shard.number, group_id) not in self._under_way:
+                    self._write(copied, group_id, ())
 
     def _offsets(self, shard: GroupShard, group_id: str) -> Steps[tuple[OffsetCopy, ...]]:
         """The offsets that the group has committed in topics that are archived; none of an earlier topic of such a name.
@@ -165,23 +176,24 @@ class GroupCopies:
             self._archived[name] = topic.topic_id if topic is not None and enabled else None
         return self._archived[name]
 
-    def _write(self, number: int, group_id: str, offsets: tuple[OffsetCopy, ...]) -> None:
-        self._under_way.add((number, group_id))
+    def _write(self, copied: _Copied, group_id: str, offsets: tuple[OffsetCopy, ...]) -> None:
+        under_way = copied.shard.number, group_id
+        self._under_way.add(under_way)
 
         def answered(report: Report) -> None:
-            self._under_way.discard((number, group_id))
+            self._under_way.discard(under_way)
             if isinstance(report, FencedReport):
                 self._stop(report.message)
             elif not isinstance(report, Written):
                 self._tell(group_id, getattr(report, "message", report))
-                self._copied.setdefault(number, {})[group_id] = _UNKNOWN
+                copied.groups[group_id] = _UNKNOWN
             elif offsets:
-                self._copied.setdefault(number, {})[group_id] = offsets
+                copied.groups[group_id] = offsets
             else:
-                self._copied.get(number, {}).pop(group_id, None)
+                copied.groups.pop(group_id, None)
 
         incarnation = self._services.image().incarnation
-        command = group_copy_projection(self._services.cluster_id, group_id, offsets, incarnation)
+        command = group_copy_projection(self._services.cluster_id, group_id, offsets, incarnation, copied.term)
         self._services.submit(command, answered)
 
     def _tell(self, group_id: str, why: object) -> None:

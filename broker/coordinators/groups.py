@@ -29,6 +29,7 @@ from stratalog.metadata.groups.offsets.committed_offsets import TransactionEnded
 from stratalog.metadata.groups.shard.shard import GroupShard, SettingsChanged, TopicsChanged
 from stratalog.metadata.image.image import ClusterImage
 from stratalog.metadata.record_texts import check_text
+from stratalog.tier.messages.projection import CoordinatorTerm
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -172,9 +173,13 @@ class GroupCoordinator:
         """The shards that take events now."""
         return [driver for driver in self.host if driver.active]
 
-    def shards(self) -> list[GroupShard]:
-        """The groups of the shards that take events now."""
-        return [driver.shard for driver in self.drivers() if isinstance(driver.shard, GroupShard)]
+    def shards(self) -> list[tuple[GroupShard, CoordinatorTerm]]:
+        """The groups of the shards that take events now, and since when this broker coordinates them."""
+        return [
+            (driver.shard, CoordinatorTerm(driver.unified.topic_id, driver.partition_number, driver.epoch))
+            for driver in self.drivers()
+            if isinstance(driver.shard, GroupShard)
+        ]
 
     @property
     def loading(self) -> bool:
@@ -223,10 +228,10 @@ class GroupCoordinator:
             self._members.admit("", ErrorCode.GROUP_MAX_SIZE_REACHED, places)
 
     def _count_groups(self) -> int:
-        return sum(len(shard.groups) for shard in self.shards())
+        return sum(len(shard.groups) for shard, _ in self.shards())
 
     def _count_members(self) -> int:
-        groups = (group for shard in self.shards() for group in shard.groups.values())
+        groups = (group for shard, _ in self.shards() for group in shard.groups.values())
         return sum(_places_of(group) for group in groups)
 
     def _maximum(self, name: str) -> Callable[[], int]:

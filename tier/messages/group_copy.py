@@ -14,6 +14,7 @@ from stratalog.tier.documents.json import LISTING_BYTES_MAX, parse_json
 from stratalog.tier.documents.keys import group_key
 from stratalog.tier.documents.unknown_fields import integer, text
 from stratalog.tier.messages.commands import WriteProjection
+from stratalog.tier.messages.projection import CoordinatorTerm, coordinator_fields
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import Uuid, topic_name_problem, uuid_parse, uuid_text
 
@@ -69,11 +70,16 @@ def offset_from_fields(row: Sequence[Any]) -> OffsetCopy:
 
 
 def group_copy_projection(
-    cluster_id: str, group: str, offsets: Iterable[OffsetCopy], incarnation: int = 0
+    cluster_id: str,
+    group: str,
+    offsets: Iterable[OffsetCopy],
+    incarnation: int = 0,
+    coordinator: CoordinatorTerm | None = None,
 ) -> WriteProjection:
     """The document of one group; without offsets it says that there are none any more.
 
-    A broker of an earlier ``incarnation`` of the cluster, which was cut off from the bucket, does not replace it.
+    A broker of an earlier ``incarnation`` of the cluster, which was cut off from the bucket, does not replace it, and
+    neither does an earlier ``coordinator`` of the group whose command comes late.
     """
     rows = [offset_fields(one) for one in sorted(offsets)]
     fields: dict[str, Any] = {
@@ -84,6 +90,8 @@ def group_copy_projection(
         "group": group,
         "offsets": rows,
     }
+    if coordinator is not None:
+        fields.update(coordinator_fields(coordinator))
     mark = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
     return WriteProjection(group_key(cluster_id, mark, 0), fields)
 

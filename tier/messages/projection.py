@@ -21,10 +21,19 @@ from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, Pr
 from stratalog.wire.errors import Corrupt, Fenced, Invalid, Retriable
 from stratalog.wire.topic import Uuid, uuid_text
 
-__all__ = ["MetadataPosition", "cluster_projection", "format_projection", "topic_projection", "write_projection"]
+__all__ = [
+    "CoordinatorTerm",
+    "MetadataPosition",
+    "cluster_projection",
+    "coordinator_fields",
+    "format_projection",
+    "topic_projection",
+    "write_projection",
+]
 
 _ATTEMPTS: Final = 16
 _AS_OF: Final = "as_of"
+_COORDINATOR: Final = "coordinator"
 _SPEC: Final = "docs/format/bucket.md"
 
 
@@ -35,6 +44,20 @@ class MetadataPosition(NamedTuple):
     """The cluster's: one that took the bucket over begins a metadata log of its own."""
     metadata_offset: int
     """The offset of the last record of the metadata log that is in it."""
+
+
+class CoordinatorTerm(NamedTuple):
+    """A broker's time as the coordinator of the groups of one partition of ``__consumer_offsets``."""
+
+    topic_id: Uuid
+    partition: int
+    leader_epoch: int
+    """That of the partition: the higher one is the later time."""
+
+
+def coordinator_fields(term: CoordinatorTerm) -> dict[str, object]:
+    """The fields of a document that name the coordinator that wrote it, so that no earlier one replaces it."""
+    return {_COORDINATOR: {**term._asdict(), "topic_id": uuid_text(term.topic_id)}}
 
 
 def format_projection() -> WriteProjection:
@@ -95,7 +118,7 @@ def write_projection(store: ObjectStore, command: WriteProjection) -> Written:
             raise Invalid(f"{error}") from error
         if all(name in held and held[name] == value for name, value in command.fields.items() if name != _AS_OF):
             return Written(command.key)
-        if _is_behind(command, held):
+        if _is_behind(command, held) or _is_of_an_earlier_coordinator(command, held):
             return Written(command.key)
         _check_incarnation(command, held)
         data = canonical_json({**held, **command.fields}).encode("ascii")
@@ -134,6 +157,19 @@ def _position(fields: Mapping[str, Any]) -> MetadataPosition | None:
     if type(incarnation) is not int or type(metadata_offset) is not int:
         return None
     return MetadataPosition(incarnation, metadata_offset)
+
+
+def _is_of_an_earlier_coordinator(command: WriteProjection, held: Mapping[str, Any]) -> bool:
+    """Whether ``held`` is of a later coordinator of the same partition in the same incarnation of the cluster."""
+    ours, theirs = command.fields.get(_COORDINATOR), held.get(_COORDINATOR)
+    if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
+        return False
+    own, other = (
+        [fields.get("cluster_id"), fields.get("incarnation"), term.get("topic_id"), term.get("partition")]
+        for fields, term in ((command.fields, ours), (held, theirs))
+    )
+    own_epoch, other_epoch = ours.get("leader_epoch"), theirs.get("leader_epoch")
+    return own == other and type(own_epoch) is int and type(other_epoch) is int and own_epoch < other_epoch
 
 
 def _parse(command: WriteProjection, raw: bytes) -> dict[str, Any]:

@@ -23,9 +23,10 @@ from stratalog.tier.messages.group_copy import (
     groups_prefix,
     offset_from_fields,
 )
-from stratalog.tier.messages.projection import write_projection
+from stratalog.tier.messages.projection import CoordinatorTerm, write_projection
 from stratalog.tier.messages.reports import FailedReport, FencedReport, Written
 from stratalog.tier.stores.faulty_store import Fault, FaultRule
+from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.wire.records.metadata import ConfigRecord, TopicRecord
 from stratalog.wire.topic import ZERO_UUID, TopicPartition
 
@@ -129,6 +130,7 @@ class Copying:
         self.bucket = {}
         self.held, self.is_slow = [], False
         self.now_s = 0.0
+        self.epoch = 0
         self.image = ClusterImage().apply(
             [
                 TopicRecord(name="orders", topic_id=bytes([1]) * 16),
@@ -142,7 +144,9 @@ class Copying:
             config=lambda: SimpleNamespace(tiering_enabled=True, boolean=lambda _name: False),
             clock=SimpleNamespace(monotonic=lambda: self.now_s),
             image=lambda: self.image,
-            shards=lambda: self.shards,
+            shards=lambda: [
+                (shard, CoordinatorTerm(bytes([3]) * 16, shard.number, self.epoch)) for shard in self.shards
+            ],
             submit=self.submit,
         )
         self.copies = GroupCopies(services)
@@ -192,6 +196,45 @@ def test_a_copy_outlives_the_coordinator_that_wrote_it():
     assert copying.round() == {**both, "h": {("orders", 0): 8}}
     copying.shards = [Shard(3)]
     assert copying.round()["h"] == {}
+
+
+def test_a_shard_that_comes_back_between_two_rounds_is_copied_anew():
+    """Another broker coordinated its groups meanwhile, and copied them: what this one knew of the bucket is out of date."""
+    copying = Copying(Shard(3, g=[("orders", 0, 5)]))
+    copying.round()
+    copying.bucket = {"g": {("orders", 0): 4}}
+    copying.shards = [Shard(3, g=[("orders", 0, 5)])]
+    assert not copying.copies.settled("g")
+    assert copying.round() == {"g": {("orders", 0): 5}}
+    assert copying.copies.settled("g")
+
+
+def test_a_copy_that_was_under_way_when_its_shard_went_counts_for_no_later_one():
+    """It is answered when the shard is back: the bucket may have another one since."""
+    copying = Copying(Shard(3, g=[("orders", 0, 5)]))
+    copying.is_slow = True
+    copying.round()
+    copying.shards = [Shard(3, g=[("orders", 0, 5)])]
+    copying.is_slow = False
+    copying.round()
+    copying.carry_out(*copying.held.pop())
+    copying.bucket = {"g": {("orders", 0): 4}}
+    assert not copying.copies.settled("g")
+    assert copying.round() == {"g": {("orders", 0): 5}}
+
+
+def test_a_late_copy_of_a_former_coordinator_replaces_none_of_its_successor():
+    """It waited for the bucket, or was tried again, while the next one had copied the group already."""
+    store = MemoryStore()
+    former, successor = Copying(Shard(3, g=[("orders", 0, 5)])), Copying(Shard(3, g=[("orders", 0, 9)]))
+    former.is_slow = successor.is_slow = True
+    former.epoch, successor.epoch = 4, 5
+    former.round()
+    successor.round()
+    for copying in (successor, former):
+        write_projection(store, copying.held.pop()[0])
+    (info,) = store.list(groups_prefix("c"))
+    assert [one.offset for one in group_copy_from_bytes(store.get(info.key)[0], info.key).offsets] == [9]
 
 
 @pytest.mark.parametrize("later", [{"g": [("orders", 0, 9)]}, {}], ids=["commits again", "is deleted"])

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_from_bytes, group_copy_projection
 from stratalog.tier.messages.projection import (
+    CoordinatorTerm,
     MetadataPosition,
     cluster_projection,
     format_projection,
@@ -120,6 +122,40 @@ def test_a_position_that_is_none_is_overwritten(memory_store, damaged):
     memory_store.put(topic().key, json.dumps({**fields, "as_of": damaged}).encode())
     write_projection(memory_store, topic(partitions=3, as_of=MetadataPosition(1, 5)))
     assert held_partitions(memory_store) == 3
+
+
+OFFSETS_TOPIC = bytes([9]) * 16
+
+
+@pytest.mark.parametrize(
+    ("before", "is_kept"),
+    [
+        ({"coordinator": CoordinatorTerm(OFFSETS_TOPIC, 3, 5)}, True),
+        ({"coordinator": CoordinatorTerm(OFFSETS_TOPIC, 3, 4)}, False),  # of the same time
+        ({"coordinator": CoordinatorTerm(OFFSETS_TOPIC, 3, 3)}, False),
+        ({"coordinator": CoordinatorTerm(OFFSETS_TOPIC, 2, 5)}, False),  # the topic had fewer partitions
+        ({"coordinator": CoordinatorTerm(bytes([8]) * 16, 3, 5)}, False),  # the topic was deleted and made again
+        ({"coordinator": CoordinatorTerm(OFFSETS_TOPIC, 3, 5), "incarnation": 1}, False),  # taken over since
+        ({}, False),  # of an earlier release
+    ],
+)
+def test_an_earlier_coordinator_replaces_nothing_of_a_later_one(memory_store, before, is_kept):
+    """Epochs of one partition of one topic of one incarnation are in order; others say nothing of each other."""
+    old, new = OffsetCopy("orders", bytes(16), 0, 9), OffsetCopy("orders", bytes(16), 0, 5)
+    write_projection(memory_store, group_copy_projection("c", "g", [old], **{"incarnation": 2, **before}))
+    ours = group_copy_projection("c", "g", [new], 2, CoordinatorTerm(OFFSETS_TOPIC, 3, 4))
+    write_projection(memory_store, ours)
+    copy = group_copy_from_bytes(memory_store.get(ours.key)[0], ours.key)
+    assert copy.offsets == ((old,) if is_kept else (new,))
+
+
+@pytest.mark.parametrize("damaged", [7, {}, {"leader_epoch": "9"}, {"leader_epoch": 9}])
+def test_a_coordinator_that_is_none_is_overwritten(memory_store, damaged):
+    """The copy is written until it is right."""
+    ours = group_copy_projection("c", "g", [], 2, CoordinatorTerm(OFFSETS_TOPIC, 3, 4))
+    memory_store.put(ours.key, json.dumps({**ours.fields, "coordinator": damaged}).encode())
+    write_projection(memory_store, ours)
+    assert json.loads(memory_store.get(ours.key)[0])["coordinator"]["leader_epoch"] == 4
 
 
 def held_partitions(store):
