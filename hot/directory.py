@@ -106,6 +106,8 @@ class LogDirectory(Struct):
     bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
     """The content of ``log-bounds``, as it is or will be."""
     summaries: dict[TopicPartition, LogSummary] = field(default_factory=dict)
+    _is_summarised: bool = False
+    """Whether each log that an orderly stop closed has a row: one without was not open then, its last bytes may be lost."""
     """Summaries by the last orderly stop, of logs that have not been opened since."""
     _gaps_unknown: bool = False
     """It is lost which logs were compacted once."""
@@ -204,6 +206,7 @@ class LogDirectory(Struct):
         if LOG_SUMMARIES in names and not self.was_offline:
             try:
                 self.summaries = summaries_from_bytes(self.files.read_bytes(f"{self.path}/{LOG_SUMMARIES}"))
+                self._is_summarised = True
             except Corrupt:
                 self.damaged_checkpoints.append(LOG_SUMMARIES)
 
@@ -269,7 +272,7 @@ class LogDirectory(Struct):
             config,
             files=self.files,
             now_ms=now_ms,
-            clean=self.clean,
+            clean=self.clean and (not self._is_summarised or topic_partition in self.summaries),
             recovery_point=self.recovery_points.get(topic_partition, 0),
             log_start_offset=self.log_start_offsets.get(topic_partition, 0),
             cache=cache,
