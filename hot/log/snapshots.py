@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from stratalog.hot.log.place import LogPlace
+from stratalog.hot.log.sync import StoredFile
 from stratalog.hot.log.sync_cycles import SyncCycles
 from stratalog.hot.recovery.snapshots import SNAPSHOT, restore_state
 from stratalog.hot.segments.segment import segment_path
@@ -41,6 +42,10 @@ class ProducerSnapshots:
         self._cycles.note_names()
         if not self.offsets or self.offsets[-1] < offset:
             self.offsets.append(offset)
+
+    def sync(self, offset: int) -> None:
+        """Make the file of ``offset`` durable now, if there is one. Raises `OSError`."""
+        StoredFile(self._place.files, self._path(offset)).fdatasync()
 
     def store_ahead(self, offset: int, snapshot: bytes) -> bool:
         """Write, durably, the producers of a log that is about to begin anew; False where there is no room yet.

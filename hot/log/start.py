@@ -133,6 +133,8 @@ class LogStart:
             return 0
         if self._tail.failed is None:  # a log that finds no room may still make some
             self._tail.write()
+        if count:  # after a power cut no segment before it tells of its producers
+            self._snapshots.sync(segments[count].base_offset)
         self._leaving += segments.remove_first(count)
         if not self._place.config.remote_storage_enable:
             self.advance(segments[0].base_offset)

@@ -60,3 +60,25 @@ def test_no_offset_is_missing_after_a_removal(journaled, power_cut, tiered, cycl
             again = power_cut(image, frozen, rng.randrange(len(image.journal) + 1), rng)
             _, found = opened(again, tiered=tiered)
             assert (found.missing_ranges(), found.log_end_offset) == ([], 12), (index, seed, "again")
+
+
+def test_producers_are_known_behind_all_that_leaves_in_the_turn_of_its_roll(journaled, power_cut):
+    """Retention freezes an idle segment, lets all of them go, and their content goes before anything is synced again."""
+    files = journaled()
+    directory, log = opened(files, tiered=False)
+    for sequence in range(4):
+        options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
+        batch = build_batch([Record(0, sequence, b"key", bytes(200))], **options)
+        log.append_as_leader(memoryview(batch), leader_epoch=1, now_ms=sequence)
+    log.sync()
+    directory.write_checkpoints({PARTITION: log})
+    log.roll()
+    log.delete_local_before(4)
+    for now_ms in (1, 2):
+        removal = log.take_removal(now_ms)
+        if removal is not None:
+            removal.run()
+    for seed in range(20):
+        _, found = opened(power_cut(files, None, len(files.journal), random.Random(seed)), tiered=False)
+        assert found.log_end_offset == 4
+        assert [(first, one.last_sequence) for first, one in found.producer_state.open_transactions()] == [(0, 3)]
