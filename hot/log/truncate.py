@@ -105,16 +105,18 @@ def _go_on_at(parts: LogParts, offset: int) -> None:
 def discard_unwritten(parts: LogParts) -> None:
     """After a failed write (a full disk): forget what was queued and return to ``written_offset``.
 
-    Raises `OSError` if the files cannot be put in order yet; then it may be tried again. A log that could not begin
-    anew raises it until it does, or the next start.
+    Raises `OSError` if the files cannot be put in order yet; then it may be tried again, and the log takes no appends until it
+    was: its end would count batches that are in no file. That holds also where no write has failed, as after a retention that
+    found no descriptor. A log that could not begin anew raises it until it does, or the next start.
     """
     tail = parts.tail
     if tail.failed_for_good and tail.failed is not None:
         raise tail.failed.with_traceback(None)
-    tail.discard_queued()
-    parts.snapshots.store_awaited()
-    forgotten = parts.producers.entries
-    _cut(parts, tail.written_offset)
+    with tail.stops_if_it_fails():
+        tail.discard_queued()
+        parts.snapshots.store_awaited()
+        forgotten = parts.producers.entries
+        _cut(parts, tail.written_offset)
     _await_first_batches(parts.producers.entries, forgotten)
     tail.failed = None
     tail.write()

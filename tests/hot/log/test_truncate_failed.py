@@ -187,3 +187,22 @@ def test_refused_batches_leave_no_segment_wherever_giving_them_up_fails(faulty, 
             log.discard_unwritten()
         assert (faulty.headers(log), log.log_end_offset) == (whole, written)
         agrees_with_disk(faulty, log)
+
+
+@SWEEPS
+def test_batches_that_are_given_up_where_no_write_has_failed_leave_no_hole(faulty, every):
+    """Retention found no descriptor while batches were queued. Giving them up fails first: no later one stands behind a hole."""
+    for number, log in logs(faulty, every):
+        whole, written = faulty.headers(log), log.written_offset
+        count = len(log.segments())
+        while len(log.segments()) < count + 2:
+            faulty.append(log, 2)
+        faulty.files.fails_at = number
+        try:
+            log.discard_unwritten()
+        except OSError:
+            with pytest.raises(KafkaError):
+                faulty.append(log, 2)
+            log.discard_unwritten()
+        assert (faulty.headers(log), log.log_end_offset) == (whole, written)
+        agrees_with_disk(faulty, log)
