@@ -193,7 +193,9 @@ class GroupCopies:
                 copied.groups.pop(group_id, None)
 
         incarnation = self._services.image().incarnation
-        command = group_copy_projection(self._services.cluster_id, group_id, offsets, incarnation, copied.term)
+        # An only node whose disk went back counts its epochs again: it is behind no other.
+        term = copied.term if self._services.config().roles.has_peers else None
+        command = group_copy_projection(self._services.cluster_id, group_id, offsets, incarnation, term)
         self._services.submit(command, answered)
 
     def _tell(self, group_id: str, why: object) -> None:

@@ -44,7 +44,9 @@ class ProducerSnapshots:
             self.offsets.append(offset)
 
     def sync(self, offset: int) -> None:
-        """Make the file of ``offset`` durable now, if there is one. Raises `OSError`."""
+        """Make the file of ``offset`` durable now, if there is one and no cycle is known to have done so. Raises `OSError`."""
+        if self._cycles.flushed_offset > offset:  # by a cycle that began after the roll there
+            return
         StoredFile(self._place.files, self._path(offset)).fdatasync()
 
     def store_ahead(self, offset: int, snapshot: bytes) -> bool:

@@ -131,6 +131,7 @@ class Copying:
         self.held, self.is_slow = [], False
         self.now_s = 0.0
         self.epoch = 0
+        self.roles = SimpleNamespace(has_peers=True)
         self.image = ClusterImage().apply(
             [
                 TopicRecord(name="orders", topic_id=bytes([1]) * 16),
@@ -141,7 +142,7 @@ class Copying:
         )
         services = GroupCopyServices(
             cluster_id="c",
-            config=lambda: SimpleNamespace(tiering_enabled=True, boolean=lambda _name: False),
+            config=lambda: SimpleNamespace(tiering_enabled=True, boolean=lambda _name: False, roles=self.roles),
             clock=SimpleNamespace(monotonic=lambda: self.now_s),
             image=lambda: self.image,
             shards=lambda: [
@@ -223,18 +224,22 @@ def test_a_copy_that_was_under_way_when_its_shard_went_counts_for_no_later_one()
     assert copying.round() == {"g": {("orders", 0): 5}}
 
 
-def test_a_late_copy_of_a_former_coordinator_replaces_none_of_its_successor():
-    """It waited for the bucket, or was tried again, while the next one had copied the group already."""
+@pytest.mark.parametrize("has_peers", [True, False])
+def test_a_late_copy_of_a_former_coordinator_replaces_none_of_its_successor(has_peers):
+    """It waited for the bucket, or was tried again. An only node has none: where its disk went back, its epochs did so too."""
     store = MemoryStore()
     former, successor = Copying(Shard(3, g=[("orders", 0, 5)])), Copying(Shard(3, g=[("orders", 0, 9)]))
     former.is_slow = successor.is_slow = True
     former.epoch, successor.epoch = 4, 5
+    former.roles.has_peers = successor.roles.has_peers = has_peers
     former.round()
     successor.round()
     for copying in (successor, former):
         write_projection(store, copying.held.pop()[0])
     (info,) = store.list(groups_prefix("c"))
-    assert [one.offset for one in group_copy_from_bytes(store.get(info.key)[0], info.key).offsets] == [9]
+    assert [one.offset for one in group_copy_from_bytes(store.get(info.key)[0], info.key).offsets] == [
+        9 if has_peers else 5
+    ]
 
 
 @pytest.mark.parametrize("later", [{"g": [("orders", 0, 9)]}, {}], ids=["commits again", "is deleted"])
