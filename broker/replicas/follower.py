@@ -184,9 +184,10 @@ class Follower:
             partition.directory.report(error, partition)
             partition.directory.sync(partition)  # once there is room
 
-    def holds_below(self, offset: int) -> bool:
-        """Whether there is anything to evict."""
-        return self._log.first_base_offset < offset
+    @property
+    def local_start(self) -> int:
+        """Where its disk begins."""
+        return self._log.first_base_offset
 
     def evict_below(self, offset: int) -> bool:
         """Let local segments below ``offset`` go, which the archive has; whether more are to go. A failed disk is reported."""

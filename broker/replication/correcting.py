@@ -16,7 +16,7 @@ from typing import Any, Final
 from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError
 from stratalog.broker.replicas.follower import Follower, Outcome
-from stratalog.broker.replication.tier_start import ArchiveAccess, read_history
+from stratalog.broker.replication.tier_start import ArchiveAccess, read_back, read_history
 from stratalog.hot.config import LONG_MAX
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -106,9 +106,7 @@ class Correcting:
             why = "its leader has moved records to an archive, and this broker has none"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
         local_start = await self._end(role, _EARLIEST_LOCAL)
-        topic, number = role.topic_partition
-        partition = PartitionId(topic, role.key.topic_id, number)
-        history = await read_history(self._archive, partition, local_start, role.epoch)
+        history = await read_history(self._archive, _partition_of(role), local_start, role.epoch)
         if history.remote_end < local_start:
             why = f"its archive ends at offset {history.remote_end}, and its leader's disk begins at {local_start}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
@@ -122,14 +120,24 @@ class Correcting:
     async def _trim(self, role: Follower) -> None:
         """Evict as the leader has, if its disk begins behind its log: below the log start records are deleted.
 
-        The archive need not have deleted records, and this log may still begin before them. They go with the log start.
+        The archive need not have deleted records, and this log may still begin before them. They go with the log start. Nor
+        need it have any more what the leader evicted once: it is asked first.
         """
         try:
             local_start = await self._end(role, _EARLIEST_LOCAL)
-            if role.holds_below(local_start) and await self._end(role, _EARLIEST) < local_start:  # it does not go back
-                role.evict_below(local_start)
+            if role.local_start < local_start and await self._end(role, _EARLIEST) < local_start:  # it does not go back
+                await self._evict(role, local_start)
         except (PeerError, KafkaError) as error:
             log.debug("%s is not trimmed now: %s", role.topic_partition, error)
+
+    async def _evict(self, role: Follower, end: int) -> None:
+        start, partition = role.local_start, _partition_of(role)
+        while self._archive is not None and start < end:
+            verified = await read_back(self._archive, partition, start, end)
+            if verified <= start:
+                return
+            role.evict_below(verified)
+            start = verified
 
     async def _end(self, role: Follower, timestamp: int) -> int:
         """One end of the leader's log, in the role's epoch. Raises `PeerError`, `KafkaError`."""
@@ -150,6 +158,11 @@ class Correcting:
         if told.error_code:
             raise KafkaError(ErrorCode(told.error_code), f"broker {self._leader_id} does not tell the ends of its log")
         return told.offset
+
+
+def _partition_of(role: Follower) -> PartitionId:
+    topic, number = role.topic_partition
+    return PartitionId(topic, role.key.topic_id, number)
 
 
 async def _leave(role: Follower) -> None:

@@ -6,6 +6,8 @@ fork would not be seen, without the second a retry would be taken for a new batc
 
 An archive that a later incarnation owns goes on with records of another cluster. The part that is this cluster's reaches at least to the
 leader's local start, for it evicts nothing else: the log begins there then.
+
+A replica that has records which its leader has evicted asks the archive before it lets them go: they may be the last copies.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from stratalog.tier.manifests.view import ManifestView
 from stratalog.tier.messages import commands
 from stratalog.wire.errors import ErrorCode, KafkaError
 
-__all__ = ["ArchiveAccess", "ArchivedHistory", "read_history"]
+__all__ = ["ArchiveAccess", "ArchivedHistory", "read_back", "read_history"]
 
 Submit = Callable[[commands.Command, Callable[[commands.Report], None]], None]
 """Sends a command to the worker of the archive; the report comes later, on the event loop."""
@@ -68,6 +70,15 @@ async def read_history(
             raise _unusable(partition, state)
         snapshot = state.producer_snapshot or None
     return ArchivedHistory(end, tuple(entry for entry in epochs if entry.start_offset < end), snapshot)
+
+
+async def read_back(archive: ArchiveAccess, partition: PartitionId, start: int, end: int) -> int:
+    """Up to which offset of ``[start, end)`` the archive certainly has everything (rule 4); ``start`` if it does not tell.
+
+    It has to be this cluster's. A call looks at some of the objects only, the first ones.
+    """
+    report = await _asked(archive.submit, commands.ReadBack(partition, start, end, archive.incarnation()))
+    return report.offset if isinstance(report, commands.VerifiedUpTo) else start
 
 
 def _key_ending_at(offset: int, view: ManifestView) -> str:

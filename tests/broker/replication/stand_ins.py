@@ -49,7 +49,7 @@ class Role:
         self.position = LogPosition(0, -1, 0)
         self.answers = []
         self.moved = self.begun = self.evicted = None
-        self.segments = 0
+        self.segments = self.local_start = 0
 
     def settle(self, outcome):
         outcome.taken(self, self.position)
@@ -62,9 +62,6 @@ class Role:
     def begin_behind(self, offset, leader_epochs, producer_snapshot, log_start_offset):
         self.begun = (offset, leader_epochs, producer_snapshot, log_start_offset)
         self.position = LogPosition(offset, 4, log_start_offset)
-
-    def holds_below(self, offset):
-        return offset > 0
 
     def evict_below(self, offset):
         self.evicted = offset

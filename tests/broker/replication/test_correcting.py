@@ -9,15 +9,21 @@ from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.broker.replication.correcting import Correcting
 from stratalog.broker.replication.tier_start import ArchiveAccess
 from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.manifests.view import PackedEntries
 from stratalog.tier.messages import commands
+from stratalog.tier.stores.memory_store import MemoryStore
+from stratalog.tier.work.archive_writer import archive_log
+from stratalog.tier.work.work import Worker
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.broker.replication.stand_ins import Links, Role, turns
+from tests.broker.replication.stand_ins import TOPIC_ID, Links, Role, turns
 
 
 @pytest.fixture
@@ -178,23 +184,68 @@ async def test_a_mistake_in_one_partition_is_logged_and_holds_up_no_other(outcom
     assert "TypeError" in caplog.text
 
 
-async def test_local_records_go_as_far_as_the_leaders(outcome):
-    """A leader that does not tell leaves them."""
+def bucket_of(ends, *, incarnation=0):
+    """A bucket in memory with an object for each of these ends, and the way to it of a broker of incarnation 0."""
+    store, begins = MemoryStore(), [0, *ends[:-1]]
+    segments = [
+        build_batch([Record(offset, 1000, None, b"v") for offset in range(begin, end)], leader_epoch=4)
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+    claimant = Claimant(incarnation, 4, bytes(15) + b"c")
+    archive_log(store, PartitionId("t", TOPIC_ID, 0), segments, now_ms=1, claimant=claimant)
+    worker = Worker(store)
+
+    def submit(command, answered):
+        asyncio.get_running_loop().call_soon(answered, worker.execute(command))
+
+    return store, ArchiveAccess(submit, lambda: 0)
+
+
+async def trimmed(archive, *, local_start=0):
+    """The offset below which a follower evicts whose leader's disk begins at 60; None if it evicts nothing."""
     links, role = Links(), Role()
-    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000)
-    correcting.trim(role)
-    assert await asked(links, 60, 30) == [-4, -2]
-    assert role.evicted == 60
-    other = Role()
-    correcting.trim(other)
+    role.local_start = local_start
+    Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive).trim(role)
+    assert await asked(links, 60, 0) == [-4, -2]
+    await turns(50)
+    return role.evicted
+
+
+async def test_local_records_go_as_far_as_the_leaders():
+    """The archive has them."""
+    assert await trimmed(bucket_of([30, 60, 90])[1]) == 60
+    assert await trimmed(bucket_of([30, 60, 90])[1], local_start=40) == 60
+
+
+async def test_a_leader_that_does_not_tell_leaves_local_records():
+    """It may lead no longer."""
+    links, role = Links(), Role()
+    Correcting(links, 7, local_id=2, timeout_ms=1000, archive=bucket_of([90])[1]).trim(role)
     await asked(links, -1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert other.evicted is None
+    assert role.evicted is None
+
+
+async def test_local_records_stay_that_the_archive_has_no_more():
+    """The bucket was emptied, went back in time or lost an object since the leader has evicted: these are the last copies."""
+    store, archive = bucket_of([30, 60, 90])
+    store.delete_many([next(info.key for info in store.list("") if f"{30:020}-{60:020}" in info.key)])
+    assert await trimmed(archive) is None
+    assert await trimmed(bucket_of([30])[1]) == 30
+    emptied, archive = bucket_of([30, 60, 90])
+    emptied.delete_many([info.key for info in emptied.list("")])
+    assert await trimmed(archive) is None
+    assert await trimmed(None) is None
+
+
+async def test_local_records_stay_when_another_cluster_owns_the_archive():
+    """It may remove what it likes."""
+    assert await trimmed(bucket_of([30, 60, 90], incarnation=1)[1]) is None
 
 
 async def test_records_that_the_leader_has_deleted_are_not_taken_for_archived(outcome):
     """Its disk begins with its log. The follower that begins before may lead next, and the archive lacks them."""
     links, role = Links(), Role()
-    Correcting(links, 7, local_id=2, timeout_ms=1000).trim(role)
+    Correcting(links, 7, local_id=2, timeout_ms=1000, archive=bucket_of([90])[1]).trim(role)
     assert await asked(links, 60, 60) == [-4, -2]
     assert role.evicted is None
 
