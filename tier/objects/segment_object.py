@@ -107,18 +107,22 @@ class SegmentRequest(msgspec.Struct, frozen=True):
 
 
 class BuiltSegment(msgspec.Struct, frozen=True):
-    """A verified object, ready to upload: ``source`` in order is its bytes, ``entry.crc32c`` covers them all."""
+    """A verified object, ready to upload: ``source`` in order is its bytes, ``entry.crc32c`` covers them all.
+
+    ``unread`` tells of batches that are as their producer sent them and cannot be read; empty if there are none.
+    """
 
     entry: Entry
     source: tuple[Buffer | FileRange, ...]
     footer: Footer
     chunks: ChunkTable
+    unread: str = ""
 
 
 def build_segment(request: SegmentRequest, buffer: memoryview | None = None) -> BuiltSegment:
     """Read, verify and describe the range; its files are sent from ``buffer``, if one is given that is large enough.
 
-    Raises `CorruptSource` for a damaged batch, a gap or a wrong count, `Invalid` for a range that Kafka's index
+    Raises `CorruptSource` for a damaged batch or a gap, `Invalid` for a range that Kafka's index
     format cannot address (2 GiB, 2**31 offsets), and `OSError` if a file cannot be read.
     """
     length = sum(_length(piece) for piece in request.source)
@@ -246,7 +250,8 @@ def _assemble(request: SegmentRequest, scan: SegmentScan, data: list[Buffer | Fi
         size_bytes=scan.data_bytes + len(tail),
         object_crc32c=crc32c(tail, scan.data_crc32c),
     )
-    return BuiltSegment(entry, (*data, tail), footer, scan.chunks)
+    unread = f"{scan.unread_count} of {scan.batch_count}, first {scan.unread_first}" if scan.unread_count else ""
+    return BuiltSegment(entry, (*data, tail), footer, scan.chunks, unread)
 
 
 def _clip(epochs: Sequence[LeaderEpoch], base: int, end: int) -> tuple[LeaderEpoch, ...]:

@@ -1,7 +1,8 @@
 """One pass over the batches of a range: verifies each, and collects what the object and its entry say of them.
 
 Pure: batches come in, accumulators fill. Rule 3 of ``docs/safety.md``: nothing reaches the archive that this pass
-did not read, check and count.
+did not read and check. Records are counted, too; where they are not what their header says although the batch's CRC is
+right, their producer has sent them like that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stratalog.tier.objects.record_runs import RecordCounter
 from stratalog.tier.objects.segment_blobs import OFFSET_ENTRY, TIME_ENTRY
 from stratalog.tier.stores.crc32c_combine import combine_crc32c
 from stratalog.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_fields
-from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, TooLarge, decompress
+from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
 from stratalog.wire.errors import Corrupt
 
 __all__ = ["INDEX_INTERVAL_BYTES", "SegmentScan"]
@@ -51,6 +52,10 @@ class SegmentScan(Struct):
     min_timestamp_ms: int | None = None
     max_timestamp_ms: int = -1
     max_timestamp_offset: int = -1
+    unread_count: int = 0
+    """Batches whose records are not what their header says, or cannot be opened."""
+    unread_first: str = ""
+    """The first of them, and why."""
     codecs: set[Codec] = field(default_factory=set)
     epochs: list[LeaderEpoch] = field(default_factory=list)
     chunks: ChunkTable = field(default_factory=ChunkTable)
@@ -109,7 +114,8 @@ class SegmentScan(Struct):
         self._check_offsets(base_offset, last_delta)
         if attributes != self._attributes:
             self._note_attributes(BatchHeader._make(fields))
-        lowest = self._check_records(view[at + HEADER_BYTES : at + size_bytes], record_count, last_delta)
+        self._check_count(view[at + HEADER_BYTES : at + size_bytes], record_count, last_delta)
+        lowest = self._look_into(view[at + HEADER_BYTES : at + size_bytes], base_offset, record_count)
         if epoch != self._epoch:
             self._check_epoch(epoch, base_offset)
         if record_count:
@@ -140,24 +146,32 @@ class SegmentScan(Struct):
         self._attributes = header.attributes
         self.codecs.add(self._codec)
 
-    def _check_records(self, payload: memoryview, record_count: int, last_delta: int) -> int:
-        """Count the records; returns the smallest timestamp delta.
-
-        A batch whose records are too large to be opened is archived as it is: its header is believed, and the first
-        record's time taken for the smallest. Readers say what it is; one such batch must not keep a log from its archive.
-        """
-        if self._codec is not Codec.NONE:
-            try:
-                payload = memoryview(decompress(self._codec, payload, DECOMPRESSED_BYTES_MAX))
-            except TooLarge:
-                return 0
-        count, lowest = self._counter.measure(payload)
+    def _check_count(self, payload: memoryview, record_count: int, last_delta: int) -> None:
+        """Compare what the header says with itself: appends and the cleaner see to that."""
         holes = last_delta + 1 - record_count
         self.has_empty_batch |= not record_count
-        if count != record_count or holes < 0 or (holes and record_count and not self.compacted):
+        if holes < 0 or (holes and record_count and not self.compacted) or (not record_count and len(payload)):
             raise Corrupt(
-                f"the batch holds {count} records, its header says {record_count} over {last_delta + 1} offsets"
+                f"the batch has {len(payload)} bytes of records, its header says {record_count} over {last_delta + 1} offsets"
             )
+
+    def _look_into(self, payload: memoryview, base_offset: int, record_count: int) -> int:
+        """Count the records; returns the smallest timestamp delta.
+
+        A batch that cannot be opened, or holds other records than its header says, is archived as it is, because its CRC says
+        that its producer sent it: the header is believed, and the first record's time taken for the smallest. Readers say what
+        it is; one such batch must not keep a log from its archive.
+        """
+        try:
+            if self._codec is not Codec.NONE:
+                payload = memoryview(decompress(self._codec, payload, DECOMPRESSED_BYTES_MAX))
+            count, lowest = self._counter.measure(payload)
+            if count != record_count:
+                raise Corrupt(f"it holds {count} records, its header says {record_count}")
+        except Corrupt as error:
+            self.unread_count += 1
+            self.unread_first = self.unread_first or f"the one at offset {base_offset}: {error}"
+            return 0
         return lowest
 
     def _check_epoch(self, epoch: int, base_offset: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Final
 
@@ -50,6 +51,8 @@ _BUFFERS: Final = UploadBuffers(2, SINGLE_PUT_BYTES_MAX)
 """One upload is checked while another is sent; a third one is read twice instead."""
 
 __all__ = ["claim_archive", "commit_uploads", "move_log_start", "read_back", "read_view", "upload"]
+
+log = logging.getLogger(__name__)
 
 
 def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
@@ -103,6 +106,15 @@ def upload(store: ObjectStore, command: Upload) -> UploadDone:
     with _BUFFERS.lent(source_length(command.request.source)) as buffer:
         built = build_segment(command.request, buffer)
         entry = put_segment(store, built, part_bytes=command.part_bytes, storage_class=command.storage_class)
+    if built.unread:
+        log.warning(
+            "%s: offsets [%d, %d) are archived with batches that cannot be read as their producer sent them: %s. "
+            "Consumers get an error at such a batch, and go on if they seek behind it",
+            command.request.partition,
+            entry.base,
+            entry.end,
+            built.unread,
+        )
     if command.request.drop_cache:
         release_pages(command.request.source)
     return UploadDone(Uploaded(entry, command.claimant))

@@ -1,6 +1,9 @@
 """An upload that is damaged on its way to the bucket, or there: the local log is sound and is sent again."""
 
+import struct
+
 import pytest
+from crc32c import crc32c
 
 from stratalog.hot.log.log import Log
 from stratalog.hot.storage.filesystem import RealFilesystem
@@ -9,6 +12,8 @@ from stratalog.tier.messages import commands
 from stratalog.tier.stores.s3.errors import code_error
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.work import Worker
+from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.compression import Codec
 from stratalog.wire.topic import TopicPartition
 from tests.broker.archive.archive_rig import CONFIG, PARTITION, Rig
 
@@ -95,3 +100,20 @@ def test_a_log_that_has_lost_offsets_for_good_is_archived_from_there_on(tmp_path
         entry.base < end <= entry.end for entry in rig.manifest.entries
     ]
     assert [found for entry in rig.manifest.entries for found in verify_object_bytes(rig.store, PARTITION, entry)] == []
+
+
+def test_a_batch_that_cannot_be_opened_keeps_no_log_from_its_archive(tmp_path, caplog):
+    """One producer's batch would fill the disk with all that comes later. It is archived as it is, and the log says so."""
+    rig = Rig(tmp_path)
+    rig.write(3)
+    batch = bytearray(build_batch([Record(n, 1000, None, b"v" * 60) for n in range(5)], codec=Codec.GZIP))
+    batch[61:] = bytes(len(batch) - 61)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    rig.log.append_as_leader(memoryview(batch), leader_epoch=1, now_ms=0)
+    rig.write(6)
+    rig.settle()
+    assert (rig.archive.state, rig.archive.corrupt) == ("held", None)
+    assert rig.manifest.remote_end == rig.log.active_base_offset > 20
+    (told,) = [one.getMessage() for one in caplog.records if "as their producer sent them" in one.getMessage()]
+    assert "1 of 3, first the one at offset 15: a gzip block" in told
+    assert not any(verify_object_bytes(rig.store, PARTITION, entry) for entry in rig.manifest.entries)

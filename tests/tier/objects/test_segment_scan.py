@@ -122,17 +122,14 @@ def patched(data, position, layout, value):
         (lambda b: b.batch(0, 21), "ends at offset 21, the range at 20"),
         (lambda b: b"", "no batch"),
         (lambda b: b.batch(0, leader_epoch=5) + b.batch(10, leader_epoch=4), "leader epoch falls"),
-        (lambda b: patched(b.batch(0, 20), 57, ">i", 19), "20 records, its header says 19"),
-        (lambda b: patched(b.batch(0, 19), 23, ">i", 19), "19 records, its header says 19 over 20"),
+        (lambda b: patched(b.batch(0, 20), 57, ">i", 19), "its header says 19 over 20"),
+        (lambda b: patched(b.batch(0, 19), 23, ">i", 19), "its header says 19 over 20"),
         (lambda b: b.batch(0, 20)[:-1] + b"x", "CRC"),
         (lambda b: b.batch(0, 20)[:-1], "claims"),
-        (lambda b: patched(b.batch(0, 20), 61, ">B", 0x01), "length of -1"),
-        (lambda b: patched(b.batch(0, 20), 61, ">B", 0x04), "length of 2"),
-        (lambda b: patched(b.batch(0, 20, codec=Codec.ZSTD), 70, ">Q", 0), "decompressed"),
     ],
 )
 def test_damage_is_found(log_bytes, make, match):
-    """Gaps, overlaps, wrong counts, falling epochs, torn and flipped bytes are all refused."""
+    """Gaps, overlaps, headers that contradict themselves, falling epochs, torn and flipped bytes are all refused."""
     with pytest.raises(Corrupt, match=match):
         scan(make(log_bytes), 0, 20)
 
@@ -156,7 +153,7 @@ def test_a_batch_without_records_is_a_hole_in_any_log(log_bytes):
     found = scan(log_bytes.batch(0, 10) + empty + log_bytes.batch(20, 5), 0, 25)
     assert (found.record_count, found.batch_count, found.has_empty_batch) == (15, 3, True)
     assert not scan(log_bytes.batch(0, 10), 0, 10).has_empty_batch
-    with pytest.raises(Corrupt, match="the batch holds"):
+    with pytest.raises(Corrupt, match="its header says 0"):
         scan(patched(log_bytes.batch(0, 20), 57, ">i", 0), 0, 20)
 
 
@@ -171,10 +168,34 @@ def test_a_compacted_range_may_have_holes(log_bytes):
         scan(holes + log_bytes.batch(3, 2), 0, 20, compacted=True)
 
 
-def test_a_wrong_record_count_is_found_where_holes_are_allowed(log_bytes):
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda b: patched(b.batch(0, 20), 61, ">B", 0x01), "length of -1"),
+        (lambda b: patched(b.batch(0, 20), 61, ">B", 0x04), "length of 2"),
+        (lambda b: patched(b.batch(0, 20, codec=Codec.ZSTD), 70, ">Q", 0), "decompressed"),
+        (lambda b: patched(patched(b.batch(0, 20), 57, ">i", 30), 23, ">i", 29), "20 records, its header says 30"),
+    ],
+)
+def test_a_batch_that_its_producer_sent_wrong_is_archived_as_it_is(log_bytes, make, why):
+    """Its CRC says so. The header is believed, what lies behind reaches the archive, and the scan tells of it."""
+    data = make(log_bytes)
+    end = BATCH_HEADER.unpack_from(data)[6] + 1
+    found = scan(data + log_bytes.batch(end, 5), 0, end + 5)
+    assert (found.batch_count, found.record_count, found.unread_count) == (2, end + 5, 1)
+    assert (found.data_bytes, found.next_offset) == (len(data) + len(log_bytes.batch(end, 5)), end + 5)
+    assert found.unread_first.startswith("the one at offset 0: ")
+    assert why in found.unread_first
+    assert scan(log_bytes.batch(0, 20), 0, 20).unread_count == 0
+
+
+def test_a_wrong_record_count_is_told_where_holes_are_allowed(log_bytes):
     """A compacted range may miss offsets, but its headers still count its records."""
-    with pytest.raises(Corrupt, match="20 records, its header says 19"):
-        scan(patched(log_bytes.batch(0, 20), 57, ">i", 19), 0, 20, compacted=True)
+    found = scan(patched(log_bytes.batch(0, 20), 57, ">i", 19), 0, 20, compacted=True)
+    assert (found.record_count, found.unread_first) == (
+        19,
+        "the one at offset 0: it holds 20 records, its header says 19",
+    )
 
 
 def test_a_batch_too_large_to_be_opened_is_archived_as_it_is(monkeypatch):
