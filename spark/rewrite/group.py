@@ -159,7 +159,9 @@ def _result(
         with tempfile.NamedTemporaryFile(prefix="stratalog-rewrite-") as spool:
             aborted = _aborted(store, inputs)
             chosen = _filter(group, codes, unread, aborted, request)
-            return _rewritten(store, part, group, inputs, chosen, aborted, request, spool)
+            named = aborted if request.erases else _aborted_left(aborted, group, manifest.remote_end)
+            all_stay = len(named) == len(aborted)
+            return _rewritten(store, part, group, inputs, chosen, named, request, spool, all_named_stay=all_stay)
     except JobRefused as error:
         part.end()
         manifest = read_manifest(store, group.partition).manifest
@@ -205,14 +207,16 @@ def _rewritten(
     group: Group,
     inputs: Sequence[Entry],
     chosen: RewriteFilter,
-    aborted: Sequence[AbortedTransaction],
+    named: Sequence[AbortedTransaction],
     request: RewriteRequest,
     spool: IO[bytes],
+    *,
+    all_named_stay: bool,
 ) -> GroupResult:
     size_bytes = _spool(store, group.partition, inputs, chosen, spool)
     counts = chosen.counts
     read_bytes = sum(entry.data_bytes for entry in inputs)
-    if counts.kept_whole == counts.batches:
+    if counts.kept_whole == counts.batches and all_named_stay:
         return GroupResult(
             group,
             UNCHANGED,
@@ -222,8 +226,7 @@ def _rewritten(
             records_kept=counts.records_kept,
         )
     source = FileRange(spool.name, 0, size_bytes)
-    kept_aborted = aborted if request.erases else _aborted_left(aborted, group)
-    built = _segment(store, part, inputs, source, kept_aborted, request)
+    built = _segment(store, part, inputs, source, named, request)
     output = part.replace(inputs, built, storage_class=request.storage_class)
     return GroupResult(
         group,
@@ -263,15 +266,22 @@ def _aborted(store: ObjectStore, inputs: Sequence[Entry]) -> tuple[AbortedTransa
     return tuple(found)
 
 
-def _aborted_left(aborted: Sequence[AbortedTransaction], group: Group) -> tuple[AbortedTransaction, ...]:
+def _aborted_left(
+    aborted: Sequence[AbortedTransaction], group: Group, remote_end: int
+) -> tuple[AbortedTransaction, ...]:
     """Those whose markers the range keeps as needed; none of their records is left.
 
-    A transaction without its marker must not be named: a reader would take what its producer wrote later for aborted.
+    A transaction without its marker must not be named: a reader would take what its producer wrote later for aborted. So an object
+    that stands as it is is written again where it names one whose marker is elsewhere, which a later compaction takes away.
+
+    The last object of an archive goes on naming those that end behind it: a log that restarts there learns only from it that they
+    were aborted. That marker stays until this object was compacted once more, as another than the last.
     """
     return tuple(
         one
         for one in aborted
-        if group.base <= one.last_offset < group.end and one.last_offset >= group.forgettable_below
+        if (group.base <= one.last_offset < group.end and one.last_offset >= group.forgettable_below)
+        or one.last_offset >= group.end == remote_end
     )
 
 

@@ -22,11 +22,12 @@ from stratalog.tier.manifests.pins import pin
 from stratalog.tier.manifests.runs import COMPACT_KIND, RunUnderWay, begin_run
 from stratalog.tier.messages.commands import SetLogStart
 from stratalog.tier.messages.projection import topic_projection, write_projection
+from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.archive_commands import move_log_start
 from stratalog.tier.work.archive_writer import archive_log
-from stratalog.wire.batch import iter_headers, iter_records
+from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers, iter_records
 from stratalog.wire.errors import Invalid
 
 pytestmark = pytest.mark.usefixtures("no_probe")
@@ -113,6 +114,31 @@ def test_tombstones_stay_for_their_retention_after_the_first_compaction(
         summary = run(rewrite_rig, store, delete_retention_ms=3 * DAY_MS, again=True)
         assert [row for row in rewrite_rig.rows_of(store) if row[2] is None] == expected
     assert summary.tombstones_dropped == len(gone)
+
+
+def test_no_object_that_stays_as_it_is_names_a_transaction_whose_marker_goes(
+    rewrite_rig: Any, use: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies in the middle of an aborted transaction, and holds the newest of each of its keys.
+
+    A consumer would pass over all that the producer committed later, as no marker ends what the list has begun.
+    """
+    store = use(MemoryStore("memory:compact"))
+    whose = {"producer_id": 1, "producer_epoch": 0, "transactional": True, "leader_epoch": 0}
+
+    def data(offset: int, **fields: Any) -> bytes:
+        return bytes(build_batch([Record(offset, 1_000, b"key-%d" % offset, b"v")], **fields))
+
+    def marker(offset: int, *, commit: bool) -> bytes:
+        return bytes(build_control_batch(int(commit), bytes(6), offset=offset, timestamp_ms=1_000, **whose))
+
+    segments = [data(0, base_sequence=0, **whose), data(1, leader_epoch=0), marker(2, commit=False)]
+    segments += [data(3, base_sequence=1, **whose) + marker(4, commit=True)]
+    rewrite_rig.archive(store, rewrite_rig.History(segments, [AbortedTransaction(1, 0, 2, 3)]))
+    for days in range(0, 50, 10):
+        at(monkeypatch, 10**12 + days * DAY_MS)
+        assert run(rewrite_rig, store, object_bytes=1, delete_retention_ms=DAY_MS, again=True).is_whole
+        assert [row[0] for row in rewrite_rig.consumed(store, 1)] == [1, 3]
 
 
 def count_calls(rig: Any, history: Any, use: Any) -> int:

@@ -25,15 +25,15 @@ from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.manifest import Uploaded, claim, commit
 from stratalog.tier.manifests.manifest_store import change_manifest
 from stratalog.tier.manifests.parts import Job
-from stratalog.tier.manifests.runs import COMPACT_KIND, ERASE_KIND, begin_run
-from stratalog.tier.objects.segment_blobs import aborted_from_bytes, epochs_from_bytes
+from stratalog.tier.manifests.runs import COMPACT_KIND, ERASE_KIND, begin_run, end_run
+from stratalog.tier.objects.segment_blobs import AbortedTransaction, aborted_from_bytes, epochs_from_bytes
 from stratalog.tier.objects.segment_object import SegmentRequest, build_segment
 from stratalog.tier.objects.segment_reader import read_blob, read_object_footer
 from stratalog.tier.objects.segment_upload import put_segment
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.archive_writer import archive_log
-from stratalog.wire.batch import Record, build_batch, iter_headers
+from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers
 
 RUN = b"r" * 16
 
@@ -133,6 +133,37 @@ def test_transactions_are_named_as_long_as_their_markers_stay(rewrite_rig: Any, 
     result = rewrite_group(store, group, codes(history), request)
     found = aborted_from_bytes(read_blob(store, result.key, read_object_footer(store, result.key), "aborted"))
     assert set(found) == {one for one in history.aborted if one.last_offset >= middle}
+
+
+def test_the_last_object_of_an_archive_names_transactions_that_end_behind_it(rewrite_rig: Any, store: Any) -> None:
+    """A log that restarts there would take what was aborted for committed. Once it is not the last any more, it names them no longer."""
+    whose = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True, "leader_epoch": 0}
+    open_ = bytes(build_batch([Record(0, 1, b"a", b"v")], **whose))
+    plain = bytes(build_batch([Record(1, 1, b"b", b"v")], leader_epoch=0))
+    ends_later = AbortedTransaction(1, 0, 2, 3)
+    archive_log(store, rewrite_rig.topic(), [open_ + plain], now_ms=1, aborted=[ends_later])
+
+    def compacted(run: bytes) -> Any:
+        change_manifest(
+            store, rewrite_rig.topic(), lambda found: begin_run(found, Job(run, COMPACT_KIND, 1, 1 << 50), now_ms=1)
+        )
+        manifest = rewrite_rig.manifest_of(store)
+        group = plan_groups(manifest.partition, manifest.entries, bytes_max=1)[0]
+        request = RewriteRequest(store.url, run, COMPACT_KIND, 10_000)
+        outcome = rewrite_group(store, group, np.array([code_of(1, flagged=False)]), request).outcome
+        change_manifest(store, rewrite_rig.topic(), lambda found: end_run(found, run, now_ms=1))
+        key = rewrite_rig.manifest_of(store).entries[0].key
+        return outcome, aborted_from_bytes(read_blob(store, key, read_object_footer(store, key), "aborted"))
+
+    assert compacted(b"1" * 16) == (SWAPPED, (ends_later,))
+    assert compacted(b"2" * 16) == (UNCHANGED, (ends_later,))
+    marker = bytes(
+        build_control_batch(
+            0, bytes(6), offset=2, timestamp_ms=1, leader_epoch=0, producer_id=1, producer_epoch=0, transactional=True
+        )
+    )
+    archive_log(store, rewrite_rig.topic(), [marker], now_ms=1, aborted=[ends_later])
+    assert compacted(b"3" * 16) == (SWAPPED, ())
 
 
 def test_an_unchanged_object_is_not_written(rewrite_rig: Any, store: Any) -> None:
