@@ -46,7 +46,7 @@ __all__ = [
     "replacing_configs",
 ]
 
-
+_NOT_DYNAMIC: Final = "Cannot update these configs dynamically: [{}]"
 _SECURITY_OF_LISTENERS: Final = frozenset(
     f"ssl.{name}"
     for name in (
@@ -280,6 +280,9 @@ def _check_broker(
         _check_registered(image, resource.name)
     for name in sorted(touched & after.keys()):
         _check_broker_setting(name, after[name], of_all=not resource.name)
+    # A tool may delete all that it finds.
+    if image.configs.of(resource).get(INCARNATION) != after.get(INCARNATION):
+        raise ConfigError(_NOT_DYNAMIC.format(INCARNATION))
     mine = after if resource.name else {}
     default = image.configs.of(CLUSTER_DEFAULT) if resource.name else after
     entries = resolve_broker_config(rules.static, mine, default)
@@ -299,7 +302,7 @@ def _check_broker_setting(name: str, text: str, *, of_all: bool) -> None:
     if known is None:
         raise ConfigError(describe_unknown(name))
     if row is not None and not row.is_dynamic:
-        raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
+        raise ConfigError(_NOT_DYNAMIC.format(name))
     if name in _SECURITY_OF_LISTENERS:
         why = "These security configs can be dynamically updated only per-listener using the listener prefix"
         raise ConfigError(f"{why}: [{name}]")

@@ -328,12 +328,19 @@ def test_the_legacy_request_replaces_everything(image):
     assert legacy_alter_configs(image, [(_TOPIC, {"segment.ms": "9"})], _RULES, validate_only=True).records == ()
 
 
-def test_the_legacy_request_does_not_take_the_incarnation(image):
-    """No client can lose what guards the bucket."""
-    record = ConfigRecord(resource_type=4, resource_name="", name=INCARNATION, value="3")
+@pytest.mark.parametrize("incarnation", [3, -1], ids=["after a takeover", "a drill"])
+def test_no_request_takes_the_incarnation(image, incarnation):
+    """No client can lose what guards the bucket: a drill would begin to write into the archive of its owner."""
+    record = ConfigRecord(resource_type=4, resource_name="", name=INCARNATION, value=str(incarnation))
     image = image.apply([record])
     after = image.apply(legacy_alter_configs(image, [(CLUSTER_DEFAULT, {})], _RULES).records)
-    assert after.incarnation == 3
+    assert after.incarnation == incarnation
+    failure = _failure(image, CLUSTER_DEFAULT, ("log.retention.ms", SET, "7"), (INCARNATION, DELETE, None))
+    assert failure == Failure(
+        ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically: [stratalog.incarnation]"
+    )
+    after, _ = _alter(image, CLUSTER_DEFAULT, ("log.retention.ms", SET, "7"))
+    assert (after.incarnation, after.configs.of(CLUSTER_DEFAULT)["log.retention.ms"]) == (incarnation, "7")
 
 
 def test_a_legacy_value_of_null_is_refused(image):
