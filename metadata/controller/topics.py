@@ -200,8 +200,12 @@ def _partition_count(topic: NewTopic, rules: TopicRules) -> int:
 
 
 def _usable(brokers: BrokersImage) -> list[BrokerImage]:
-    """The brokers on which new replicas may be placed, fenced ones included: neither about to stop nor without room."""
-    return [broker for broker in brokers.brokers.values() if broker.has_room and not broker.in_controlled_shutdown]
+    """The brokers on which new replicas may be placed, fenced ones included: neither about to stop nor without room.
+
+    One that has stopped is fenced, however it stopped; its registration says until its next start that it was about to.
+    """
+    known = brokers.brokers.values()
+    return [broker for broker in known if broker.has_room and (broker.is_fenced or not broker.in_controlled_shutdown)]
 
 
 def _assigned(topic: NewTopic, brokers: BrokersImage) -> Generator[None, None, list[tuple[int, ...]]]:

@@ -92,6 +92,22 @@ def test_new_replicas_go_to_no_broker_that_stops_or_has_no_room(world, rules, to
     assert failed[0][1].code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_a_broker_that_has_stopped_in_order_gets_replicas_as_any_that_is_away(world, rules, topic_ids, leads):
+    """A topic of three replicas is made while one of three brokers is restarted; it follows, out of sync."""
+    one = world()
+    one.start(1, 2, 3)
+    one.topic("t", (1, 2) if leads else (2, 1))
+    while not one.beat(1, wants_shutdown=True).should_shut_down:
+        one.beat(2)
+        one.beat(3)
+    one.do(create_topics(one.image, [NewTopic("u", 2, 3)], rules, new_topic_id=topic_ids, next_int=lambda _: 0))
+    for state in one.image.topics.by_name["u"].partitions.values():
+        assert (state.replicas[-1], sorted(state.in_sync_replicas)) == (1, [2, 3])
+    one.do(create_partitions(one.image, [NewPartitions("u", 3)], next_int=lambda _: 0))
+    assert sorted(one.state("u", 2).replicas) == [1, 2, 3]
+
+
 def test_partitions_of_a_topic_whose_brokers_are_all_gone_are_refused_with_their_own_code(world, rules, topic_ids):
     """INVALID_REPLICA_ASSIGNMENT for those that a caller placed on fenced brokers, by the number of the partition."""
     one = world()
