@@ -321,7 +321,8 @@ def _more_partitions(
     if assignments is not None and len(assignments) != more:
         why = f"Attempted to add {more} additional partition(s), but only {len(assignments)} assignment(s) were specified."
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-    factor = len(topic.partitions[0].replicas)
+    first = topic.partitions[0]  # while it moves, its replicas are the old and the new ones
+    factor = len(set(first.replicas).difference(first.removing_replicas))
     if assignments is None:
         placed = yield from placing_replicas(_usable(image.brokers), more, factor, next_int)
         if not all(any(map(image.brokers.is_active, replicas)) for replicas in placed):

@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from stratalog.metadata.controller.controller import NewPartitions, NewTopic, create_partitions, create_topics
+from stratalog.metadata.controller.reassign_partitions import Move, reassign_partitions
 from stratalog.metadata.controller.topics import (
     TopicRules,
     creating_partitions,
@@ -11,6 +12,7 @@ from stratalog.metadata.controller.topics import (
 )
 from stratalog.metadata.settings.configs import ConfigResolver
 from stratalog.wire.errors import ErrorCode
+from stratalog.wire.topic import TopicPartition
 
 
 @pytest.fixture
@@ -106,6 +108,20 @@ def test_a_broker_that_has_stopped_in_order_gets_replicas_as_any_that_is_away(wo
         assert (state.replicas[-1], sorted(state.in_sync_replicas)) == (1, [2, 3])
     one.do(create_partitions(one.image, [NewPartitions("u", 3)], next_int=lambda _: 0))
     assert sorted(one.state("u", 2).replicas) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("assignments", [None, [[1, 2]]], ids=["placed", "named"])
+def test_partitions_that_are_added_during_a_move_have_as_many_replicas_as_the_others(world, assignments):
+    """While the first partition moves, its replicas are the old and the new ones."""
+    one = world()
+    one.start(1, 2, 3, 4)
+    one.topic("t", (1, 2))
+    one.do(reassign_partitions(one.view, [Move(TopicPartition("t", 0), (3, 4))]))
+    assert len(one.state("t").replicas) == 4
+    added = create_partitions(one.image, [NewPartitions("t", 2, assignments)], next_int=lambda _: 0)
+    assert codes(added) == {"t": None}
+    one.do(added)
+    assert len(one.state("t", 1).replicas) == 2
 
 
 def test_partitions_of_a_topic_whose_brokers_are_all_gone_are_refused_with_their_own_code(world, rules, topic_ids):
