@@ -1,7 +1,7 @@
 """Drives the duties of an active controller that no request asks for: its beginning, elections, signs of life.
 
-Preferred replicas get their leaderships back from time to time, partitions without a leader get an unclean one where
-their topic allows it, and a log in which nothing happens gets a record, by which brokers know that they are up to date.
+Preferred replicas get their leaderships back from time to time, partitions without a leader get one that has everything, if
+a decision was broken off before they had it, or an unclean one where their topic allows it, and a log in which nothing happens gets a record, by which brokers know that they are up to date.
 Decisions are pure, in ``metadata.controller``. Sources: Kafka's ``QuorumController``, ``PeriodicTaskControlManager``. On
 purpose otherwise than there: a new value of unclean.leader.election.enable holds at once for partitions without a leader,
 and not at the end of the interval.
@@ -25,6 +25,7 @@ from stratalog.metadata.controller.controller import (
     ClusterView,
     Decision,
     balancing_leaders,
+    electing_missing,
     electing_uncleanly,
 )
 from stratalog.metadata.image.decision import Steps
@@ -38,6 +39,7 @@ __all__ = ["ControllerDuties", "DutyServices", "DutySettings"]
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 1.0
+_MISSING: Final = "elections that are missing"
 _UNCLEAN: Final = "unclean elections"
 _ALLOWS_UNCLEAN: Final = "unclean.leader.election.enable"
 
@@ -131,6 +133,8 @@ class ControllerDuties:
                     return
                 log.error("the first records of the active controller failed; they are tried again: %s", error)
             await asyncio.sleep(_RETRY_SECONDS)
+        # The office before may have ended in the midst of them.
+        self._start(_MISSING, self._elect(_MISSING, electing_missing))
         balance = "balance of leaders"
         self._repeat(balance, settings.balance_seconds, lambda: self._elect(balance, balancing_leaders))
         self._repeat(_UNCLEAN, settings.unclean_seconds, self._elect_uncleanly)
@@ -149,6 +153,7 @@ class ControllerDuties:
 
     async def _elect_uncleanly(self) -> None:
         """Look at partitions without a leader, and once more if a setting has changed meanwhile."""
+        await self._elect(_MISSING, electing_missing)
         while True:
             self._allows_more = False
             await self._elect(_UNCLEAN, electing_uncleanly)

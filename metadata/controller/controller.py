@@ -44,6 +44,7 @@ from stratalog.metadata.controller.elections import (
     ElectionType,
     balancing_leaders,
     electing_leaders,
+    electing_missing,
     electing_uncleanly,
 )
 from stratalog.metadata.controller.features import FeatureUpdate, UpgradeType, kraft_version_wanted, update_features
@@ -116,6 +117,7 @@ __all__ = [
     "delete_topics",
     "deleting_topics",
     "electing_leaders",
+    "electing_missing",
     "electing_uncleanly",
     "fence_broker",
     "fencing_silent_brokers",

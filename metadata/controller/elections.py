@@ -26,8 +26,10 @@ __all__ = [
     "balance_leaders",
     "balancing_leaders",
     "elect_leaders",
+    "elect_missing",
     "elect_uncleanly",
     "electing_leaders",
+    "electing_missing",
     "electing_uncleanly",
 ]
 
@@ -89,10 +91,34 @@ def electing_uncleanly(view: ClusterView, *, elections_max: int = ELECTIONS_MAX)
     None that is being added: that takes a request.
     """
     rules = view.rules(election=Election.UNCLEAN)
-    return (yield from _electing(view.leaderless(), rules, elections_max, only=view.allows_unclean))
+    return (
+        yield from _electing(
+            view.leaderless(), rules, elections_max, only=lambda held: view.allows_unclean(held.topic.name)
+        )
+    )
 
 
 elect_uncleanly = at_once(electing_uncleanly)
+
+
+def electing_missing(view: ClusterView, *, elections_max: int = ELECTIONS_MAX) -> Steps[bool]:
+    """Elect a replica that has everything where there is no leader and one could be; the result is whether there may be more.
+
+    A broker is unfenced, and elected for what has no leader, in one decision. A crash or a full disk may leave a first part of
+    it, and the broker does not ask again.
+    """
+    active = {one.broker_id for one in view.image.brokers.brokers.values() if one.is_active}
+
+    def could_be(held: Held) -> bool:
+        state = held.state
+        known = (*state.in_sync_replicas, *state.eligible_leader_replicas, *state.last_known_eligible)
+        return not active.isdisjoint(known)
+
+    rules = view.rules(election=Election.ONLINE)
+    return (yield from _electing(view.leaderless(), rules, elections_max, only=could_be))
+
+
+elect_missing = at_once(electing_missing)
 
 
 def _electing(
@@ -100,15 +126,16 @@ def _electing(
     rules: Callable[[str], PartitionRules],
     elections_max: int,
     *,
-    only: Callable[[str], bool] = lambda _topic: True,
+    only: Callable[[Held], bool] = lambda _held: True,
 ) -> Steps[bool]:
     records: list[PartitionChangeRecord] = []
-    for topic, number, state in candidates:
+    for held in candidates:
         yield
-        if not only(topic.name):
+        if not only(held):
             continue
         if len(records) >= elections_max:
             return Decision(tuple(records), result=True, is_atomic=False)
+        topic, number, state = held
         record = partition_change(topic.topic_id, number, state, PartitionTarget(), rules(topic.name))
         if record is not None:
             records.append(record)

@@ -153,6 +153,52 @@ def test_preferred_replicas_get_their_leaderships_back(duties_of, monkeypatch, c
     assert len(one.log.records) == count
 
 
+def half_unfenced(one, refusal):
+    """Unfence the broker of 1,400 partitions without a leader; the second batch of the records is refused."""
+    one.become_active()
+    one.start(1, 2)
+    for name in ("t", "u"):
+        one.topic(name, *[(1,)] * 700)
+    one.beat(1, wants_fence=True)
+    propose, one.log.batches = one.log.propose, 0
+
+    def refusing(records, *, epoch):
+        one.log.batches += 1
+        one.log.error = KafkaError(refusal) if one.log.batches > 1 else None
+        return propose(records, epoch=epoch)
+
+    one.log.propose = refusing
+    with pytest.raises(KafkaError):
+        one.beat(1)
+    one.log.propose, one.log.error = propose, None
+    assert one.active() == [1, 2]
+    assert 0 < leaderless(one) < 1400
+
+
+def leaderless(one):
+    return sum(state.leader < 0 for name in ("t", "u") for state in one.image.topics.by_name[name].partitions.values())
+
+
+def test_the_next_office_holds_the_elections_that_one_before_left_out(duties_of):
+    """A broker asks once to be unfenced, and the controller that elected it for some of its partitions is gone."""
+    one = duties_of()
+    half_unfenced(one, ErrorCode.NOT_CONTROLLER)
+    one.resign()
+    one.become_active(2)
+    one.pass_ms(10)
+    assert leaderless(one) == 0
+
+
+def test_elections_that_a_full_disk_refused_are_held_at_the_interval(duties_of):
+    """There is room again."""
+    one = duties_of(unclean_seconds=5)
+    half_unfenced(one, ErrorCode.KAFKA_STORAGE_ERROR)
+    one.pass_ms(4900)
+    assert leaderless(one) > 0
+    one.pass_ms(200)
+    assert leaderless(one) == 0
+
+
 def unclean(kind, name, value="true"):
     return ConfigRecord(resource_type=kind, resource_name=name, name="unclean.leader.election.enable", value=value)
 

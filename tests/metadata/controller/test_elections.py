@@ -5,7 +5,7 @@ import pytest
 from stratalog.metadata.controller import elections
 from stratalog.metadata.controller.cluster_view import ClusterView, ReplicationSettings
 from stratalog.metadata.controller.controller import ElectionType, NewTopic, create_topics, fence_broker
-from stratalog.metadata.controller.elections import balance_leaders, elect_uncleanly
+from stratalog.metadata.controller.elections import balance_leaders, elect_missing, elect_uncleanly
 from stratalog.metadata.controller.reassign_partitions import Move, reassign_partitions
 from stratalog.metadata.image.topics_image import NO_LEADER
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -130,3 +130,14 @@ def test_unclean_elections_are_held_where_the_topic_allows_them(image):
     assert elect_uncleanly(view_of(alone)).records == ()
     after = alone.apply(elect_uncleanly(view_of(alone, unclean_allowed=True)).records).topics.partition("t", 0)
     assert (after.leader, after.in_sync_replicas, after.leader_recovery.name) == (2, (2,), "RECOVERING")
+
+
+def test_a_replica_that_has_everything_leads_where_no_other_does(image):
+    """Its broker lives; one that may lack records is not elected by this, whatever the topic allows."""
+    leaderless = moved(image, NO_LEADER)
+    after = leaderless.apply(elect_missing(view_of(leaderless)).records)
+    assert after.topics.partition("t", 0).leader == 1
+    assert elect_missing(view_of(after)).records == ()
+    lacking = moved(image, NO_LEADER, in_sync=(2,))
+    gone = lacking.apply(fence_broker(lacking, 2, unclean_allowed=lambda _: False).records)
+    assert elect_missing(view_of(gone, unclean_allowed=True)).records == ()
