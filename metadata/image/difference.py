@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
+from itertools import chain
 from typing import Final, Protocol
 
 from msgspec import Struct
 
-from stratalog.metadata.image.configs_image import ConfigResource
+from stratalog.metadata.image.configs_image import ConfigResource, ConfigsImage
 from stratalog.metadata.image.decision import at_once
 from stratalog.metadata.image.image import ClusterImage
+from stratalog.metadata.image.topics_image import TopicsImage
 from stratalog.wire.topic import Uuid
 
 __all__ = ["ImageChange", "difference", "differing"]
 
-_TOPICS_PER_PAUSE: Final = 100
+_PARTITIONS_PER_PAUSE: Final = 100
+_KEYS_PER_PAUSE: Final = 1000
 
 
 class ImageChange(Protocol):
@@ -46,27 +49,55 @@ class _Difference(Struct, frozen=True):
 
 def differing(before: ClusterImage, after: ClusterImage) -> Generator[None, None, ImageChange]:
     """The change from ``before`` to ``after``, found by a look at all topics and settings of both, in steps."""
-    partitions: dict[Uuid, list[int]] = {}
-    for count, (topic_id, topic) in enumerate(after.topics.by_id.items(), 1):
-        if count % _TOPICS_PER_PAUSE == 0:
-            yield
-        known = before.topics.by_id.get(topic_id)
-        if known is None:
-            partitions[topic_id] = list(topic.partitions)
-        elif known is not topic:
-            changed = [one for one, state in topic.partitions.items() if known.partitions.get(one) != state]
-            if changed:
-                partitions[topic_id] = changed
-    removed = {
-        topic_id: topic.name for topic_id, topic in before.topics.by_id.items() if topic_id not in after.topics.by_id
-    }
-    old, new = before.configs.by_resource, after.configs.by_resource
+    partitions = yield from _changed_partitions(before.topics, after.topics)
     return _Difference(
         changed_topic_ids=frozenset(partitions),
         changed_partitions=partitions,
-        removed_topics=removed,
-        changed_resources=frozenset(one for one in {*old, *new} if old.get(one) != new.get(one)),
+        removed_topics=(yield from _removed_topics(before.topics, after.topics)),
+        changed_resources=(yield from _changed_resources(before.configs, after.configs)),
     )
+
+
+def _changed_partitions(before: TopicsImage, after: TopicsImage) -> Generator[None, None, dict[Uuid, list[int]]]:
+    found: dict[Uuid, list[int]] = {}
+    looked_at = 0
+    for topic_id, topic in after.by_id.items():
+        known = before.by_id.get(topic_id)
+        if known is not topic:
+            held = {} if known is None else known.partitions
+            changed = []
+            for one, state in topic.partitions.items():
+                looked_at += 1
+                if looked_at % _PARTITIONS_PER_PAUSE == 0:
+                    yield
+                if held.get(one) != state:
+                    changed.append(one)
+            if changed or known is None:
+                found[topic_id] = changed
+        looked_at += 1
+        if looked_at % _PARTITIONS_PER_PAUSE == 0:
+            yield
+    return found
+
+
+def _removed_topics(before: TopicsImage, after: TopicsImage) -> Generator[None, None, dict[Uuid, str]]:
+    removed: dict[Uuid, str] = {}
+    for looked_at, (topic_id, topic) in enumerate(before.by_id.items(), 1):
+        if looked_at % _KEYS_PER_PAUSE == 0:
+            yield
+        if topic_id not in after.by_id:
+            removed[topic_id] = topic.name
+    return removed
+
+
+def _changed_resources(before: ConfigsImage, after: ConfigsImage) -> Generator[None, None, frozenset[ConfigResource]]:
+    changed: set[ConfigResource] = set()
+    for looked_at, resource in enumerate(chain(before.by_resource, after.by_resource), 1):
+        if looked_at % _KEYS_PER_PAUSE == 0:
+            yield
+        if before.of(resource) != after.of(resource):
+            changed.add(resource)
+    return frozenset(changed)
 
 
 difference = at_once(differing)

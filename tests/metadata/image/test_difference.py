@@ -1,9 +1,10 @@
 """The difference of two images names all that the records in between have changed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stratalog.metadata.image.difference import difference
+from stratalog.metadata.image.difference import difference, differing
 from stratalog.metadata.image.image import EMPTY_IMAGE, ImageDelta, Provenance
 from stratalog.wire.records.metadata import (
     ConfigRecord,
@@ -78,3 +79,36 @@ def test_an_image_does_not_differ_from_itself():
     assert not found.changed_topic_ids
     assert not found.removed_topics
     assert not found.changed_resources
+
+
+def many_settings():
+    return [
+        ConfigRecord(resource_type=2, resource_name=f"t{one}", name="retention.ms", value="1") for one in range(5000)
+    ]
+
+
+def many_partitions():
+    yield TopicRecord(name="a", topic_id=topic_id("a", 1))
+    for number in range(5000):
+        yield PartitionRecord(
+            topic_id=topic_id("a", 1),
+            partition_id=number,
+            replicas=[1],
+            isr=[1],
+            leader=1,
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+
+
+def many_topics():
+    return [TopicRecord(name=f"t{one}", topic_id=one.to_bytes(16, "little")) for one in range(5000)]
+
+
+@pytest.mark.parametrize("made", [many_settings, many_partitions, many_topics])
+def test_very_many_things_are_looked_at_in_steps(made):
+    """Others have their turns, when a node that serves clients gets the leader's snapshot."""
+    image = EMPTY_IMAGE.apply(made())
+    for before, after in ((EMPTY_IMAGE, image), (image, EMPTY_IMAGE), (image, EMPTY_IMAGE.apply(made()))):
+        if made is not many_partitions or after is not EMPTY_IMAGE:
+            assert sum(1 for _ in differing(before, after)) >= 5
