@@ -205,8 +205,7 @@ class Server:
         network = self._metrics.network
         held_seconds = self._connection_wait(connection.host)
         if held_seconds:
-            self._hold(connection, held_seconds)
-            return True
+            return self._hold(connection, held_seconds)
         reason = self._counts.refusal(connection, self.limits)
         if reason is not None:
             network.connections_refused += 1
@@ -242,13 +241,19 @@ class Server:
             if not connection.closed:
                 connection.limit(self._services.quota_of(connection))
 
-    def _hold(self, connection: Connection, seconds: float) -> None:
-        """Refuse a connection after a while in which it is not heard: a client refused at once comes back at once."""
+    def _hold(self, connection: Connection, seconds: float) -> bool:
+        """Refuse a connection after a while in which it is not heard: a client refused at once comes back at once.
+
+        False for one that is refused at once all the same: held ones use descriptors, as many as other connections may have.
+        """
         self._metrics.network.connections_refused += 1
         self._log_refusal(connection, "connection_creation_rate is reached")
+        if len(self._held) + len(self.connections) >= self.limits.connections_max:
+            return False
         self._held.add(connection)
         connection.mute_until(connection.read_at + seconds + _HELD_LONGER_SECONDS)
         self._services.loop.call_later(seconds, connection.abort)
+        return True
 
     def _log_refusal(self, connection: Connection, reason: str) -> None:
         """One line every few seconds: a flood of connections may not become a flood of lines."""

@@ -167,6 +167,16 @@ async def test_the_last_connections_are_for_addresses_with_few(serve, wire, capl
     assert await (await edge.client(local_addr=("127.0.0.2", 0))).closed_by_server()
 
 
+async def test_connections_held_for_their_rate_count(serve, wire, until):
+    """A flood that is refused after a while takes no more descriptors than the limit says: the rest is refused at once."""
+    edge = await serve(wire.echo_api(), limits=ServerLimits(connections_max=4))
+    edge.server.use_quotas(lambda _: None, lambda _: 60.0)
+    clients = [await edge.client() for _ in range(20)]
+    await until(lambda: edge.metrics.network.connections_refused == 20)
+    assert len(edge.server._held) == 4
+    assert await clients[-1].closed_by_server()
+
+
 async def test_new_quotas_reach_all_connections_in_lots(serve, wire, monkeypatch):
     """Ten thousand at once would hold the loop; a change that comes meanwhile reaches all, and closed ones are left out."""
     monkeypatch.setattr(server_module, "_LIMITED_PER_TURN", 2)
