@@ -17,6 +17,7 @@ from stratalog.wire.topic import TopicPartition
 __all__ = [
     "FORMAT_HELP",
     "RecordText",
+    "headers_json",
     "parse_header",
     "parse_json_record",
     "parse_time_ms",
@@ -112,10 +113,15 @@ def _bytes(value: Any) -> bytes | None:
 
 def _headers(value: Any) -> tuple[Header, ...]:
     pairs = value.items() if isinstance(value, dict) else value
-    headers = tuple(Header(str(name), _bytes(content)) for name, content in pairs)
-    for header in headers:
-        header.key.encode()  # a name with half of a surrogate pair is no text
-    return headers
+    return tuple(Header(_header_name(name), _bytes(content)) for name, content in pairs)
+
+
+def _header_name(value: Any) -> str:
+    if isinstance(value, dict):
+        return (_bytes(value) or b"").decode("utf-8", "surrogateescape")
+    name = str(value)
+    name.encode()  # one with half of a surrogate pair is no text
+    return name
 
 
 def _time(value: Any) -> int:
@@ -153,8 +159,21 @@ def record_json(topic_partition: TopicPartition, record: Record) -> dict[str, An
         "timestamp": record.timestamp_ms,
         "key": record.key,
         "value": record.value,
-        "headers": [[header.key, header.value] for header in record.headers],
+        "headers": headers_json(record.headers),
     }
+
+
+def headers_json(headers: Sequence[Header]) -> list[list[Any]]:
+    """Names and values for JSON. A name that is no UTF-8 is left as bytes, as values are."""
+    return [[_name(header), header.value] for header in headers]
+
+
+def _name(header: Header) -> str | bytes:
+    try:
+        header.key.encode()
+    except UnicodeEncodeError:
+        return header.key_bytes
+    return header.key
 
 
 def record_format(text: str, null: bytes = b"") -> RecordText:
@@ -200,6 +219,4 @@ def _size(data: bytes | None) -> int:
 
 
 def _header_text(headers: Sequence[Header], null: bytes) -> bytes:
-    return b",".join(
-        header.key.encode() + b"=" + (null if header.value is None else header.value) for header in headers
-    )
+    return b",".join(header.key_bytes + b"=" + (null if header.value is None else header.value) for header in headers)

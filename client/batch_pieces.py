@@ -72,5 +72,5 @@ def _cut(records: Sequence[_Sized], indexes: Sequence[int]) -> Iterator[Sequence
 def _size_bytes(record: _Sized) -> int:
     size_bytes = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
     for header in record.headers:
-        size_bytes += _RECORD_BYTES + len(header.key.encode()) + len(header.value or b"")
+        size_bytes += _RECORD_BYTES + len(header.key_bytes) + len(header.value or b"")
     return size_bytes

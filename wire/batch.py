@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.primitives import LONG_MAX, LONG_MIN, wrapped
 
 __all__ = [
     "BATCH_HEADER",
@@ -73,14 +74,22 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Header(NamedTuple):
-    """One header of a record."""
+    """One header of a record.
+
+    No client has to write its name in UTF-8, and brokers take any: bytes that are none are in ``key`` by "surrogateescape".
+    """
 
     key: str
     value: bytes | None
 
+    @property
+    def key_bytes(self) -> bytes:
+        """The name as it stands in the record."""
+        return self.key.encode("utf-8", "surrogateescape")
+
 
 class Record(NamedTuple):
-    """One record. ``offset`` and ``timestamp_ms`` are absolute."""
+    """One record. ``offset`` and ``timestamp_ms`` are absolute; the time has 64 bits, and wraps as Java's does."""
 
     offset: int
     timestamp_ms: int
@@ -241,7 +250,7 @@ def iter_records(buffer: Buffer, position: int = 0) -> Iterator[Record]:
         )
     try:
         yield from _records(bytes(payload), header)
-    except (IndexError, UnicodeDecodeError) as error:
+    except IndexError as error:
         raise Corrupt(f"a record of the batch at offset {header.base_offset} is damaged: {error}") from error
 
 
@@ -263,10 +272,12 @@ def _records(payload: bytes, header: BatchHeader) -> Iterator[Record]:
         for _ in range(count):
             name, at = _blob(payload, at, end)
             content, at = _blob(payload, at, end)
-            headers.append(Header((name or b"").decode("utf-8"), content))
+            headers.append(Header((name or b"").decode("utf-8", "surrogateescape"), content))
         if at != end:
             raise IndexError(f"a record ends at byte {at}, its length says {end}")
         timestamp_ms = header.max_timestamp if header.is_log_append_time else header.base_timestamp + delta_ms
+        if not LONG_MIN <= timestamp_ms <= LONG_MAX:
+            timestamp_ms = wrapped(timestamp_ms)
         yield Record(header.base_offset + delta, timestamp_ms, key, value, tuple(headers))
     if at != len(payload):
         raise IndexError(f"{len(payload) - at} bytes follow the last record")
@@ -312,13 +323,13 @@ def _put_blob(out: bytearray, value: bytes | None) -> None:
 
 def _put_record(out: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
     body = bytearray(1)
-    _put_varint(body, record.timestamp_ms - base_timestamp)
+    _put_varint(body, wrapped(record.timestamp_ms - base_timestamp))
     _put_varint(body, record.offset - base_offset)
     _put_blob(body, record.key)
     _put_blob(body, record.value)
     _put_varint(body, len(record.headers))
     for header in record.headers:
-        _put_blob(body, header.key.encode())
+        _put_blob(body, header.key_bytes)
         _put_blob(body, header.value)
     _put_varint(out, len(body))
     out += body

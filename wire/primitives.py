@@ -17,6 +17,8 @@ from stratalog.wire.errors import Invalid
 from stratalog.wire.parts import FileSlice, Part
 
 __all__ = [
+    "LONG_MAX",
+    "LONG_MIN",
     "SMALL_VARINTS",
     "Bool",
     "Buffer",
@@ -37,9 +39,13 @@ __all__ = [
     "read_unsigned_varint",
     "records_length",
     "unsigned_varint",
+    "wrapped",
 ]
 
 Buffer = bytes | bytearray | memoryview
+
+LONG_MIN: Final = -(1 << 63)
+LONG_MAX: Final = (1 << 63) - 1
 
 _VARINT_BYTES_MAX: Final = 5
 
@@ -112,6 +118,11 @@ def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
                 break
             return value, position + index + 1
     raise DecodeError(f"the varint at byte {position} is larger than 32 bits")
+
+
+def wrapped(value: int) -> int:
+    """The signed number that 64 bits of ``value`` are: what Java's arithmetic makes of it."""
+    return (value - LONG_MIN) % (1 << 64) + LONG_MIN
 
 
 @lru_cache(maxsize=256)

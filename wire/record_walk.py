@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from stratalog.wire.batch import BatchHeader
 from stratalog.wire.errors import Corrupt
-from stratalog.wire.primitives import unsigned_varint
+from stratalog.wire.primitives import LONG_MAX, LONG_MIN, unsigned_varint, wrapped
 
 __all__ = ["RecordFacts", "renumbered", "walk_records"]
 
@@ -35,8 +35,11 @@ def walk_records(header: BatchHeader, payload: bytes) -> Iterator[RecordFacts]:
     try:
         for _ in range(header.record_count):
             end, delta_ms, delta, keyless = _record(payload, end)
-            yield RecordFacts(delta, base_ms + delta_ms if append_ms is None else append_ms, not keyless)
-    except (IndexError, UnicodeDecodeError) as error:
+            timestamp_ms = base_ms + delta_ms if append_ms is None else append_ms
+            if not LONG_MIN <= timestamp_ms <= LONG_MAX:
+                timestamp_ms = wrapped(timestamp_ms)
+            yield RecordFacts(delta, timestamp_ms, not keyless)
+    except IndexError as error:
         raise _damaged(header, error) from error
     if header.record_count < 0 or end != len(payload):
         raise _damaged(header, f"{len(payload) - end} bytes follow the last of {header.record_count} records")
@@ -102,10 +105,7 @@ def _behind_headers(payload: bytes, at: int, end: int) -> int:
     if count & 1 or count >> 1 > end - at:
         raise IndexError(f"a zigzag count of {count} headers at byte {at}")
     for _ in range(count >> 1):
-        length, name_at = _varint(payload, at)
         at = _behind_blob(payload, at, end)
-        if not length & 1:
-            payload[name_at:at].decode("utf-8")
         at = _behind_blob(payload, at, end)
     return at
 

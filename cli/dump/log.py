@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from stratalog.cli.dump.row import Row, message_fields, problem, row
+from stratalog.cli.values import headers_json
 from stratalog.hot.segments.scan import Damage, scan_checked
 from stratalog.hot.storage.filesystem import File
 from stratalog.wire.batch import BatchHeader, Record, iter_records
@@ -139,7 +140,7 @@ def plain_record(record: Record) -> Row:
         timestamp=record.timestamp_ms,
         key=record.key,
         value=record.value,
-        headers=[[header.key, header.value] for header in record.headers],
+        headers=headers_json(record.headers),
     )
 
 

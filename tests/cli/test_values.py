@@ -119,13 +119,14 @@ def test_a_line_that_is_no_record_is_named_by_number(line) -> None:
 
 
 optional_bytes = st.none() | st.binary(max_size=8)
+names = st.text(max_size=4) | st.binary(max_size=4).map(lambda name: name.decode("utf-8", "surrogateescape"))
 records = st.builds(
     Record,
     st.integers(0, 2**63 - 1),
     st.integers(-1, 2**62),
     optional_bytes,
     optional_bytes,
-    st.lists(st.builds(Header, st.text(max_size=4), optional_bytes), max_size=3).map(tuple),
+    st.lists(st.builds(Header, names, optional_bytes), max_size=3).map(tuple),
 )
 
 
@@ -153,6 +154,12 @@ def test_records_consumed_as_json_are_produced_as_they_were(record) -> None:
 def test_a_format_prints_what_its_letters_say(text, expected) -> None:
     """kcat's letters and escapes."""
     assert record_format(text, b"NULL")(ORDERS, RECORD) == expected
+
+
+def test_a_name_that_is_no_utf_8_is_printed_as_it_is() -> None:
+    """Some clients write names in Latin-1."""
+    record = Record(0, 0, None, None, (Header(b"gr\xf6\xdfe".decode("utf-8", "surrogateescape"), b"1"),))
+    assert record_format("%h")(ORDERS, record) == b"gr\xf6\xdfe=1"
 
 
 def test_null_is_printed_as_the_option_says() -> None:

@@ -63,6 +63,25 @@ def test_another_decoder_reads_our_batches(records, codec):
         assert tuple(got.headers) == want.headers
 
 
+def test_a_time_beyond_64_bits_wraps_as_javas_does():
+    """A client may write any base and any delta: an answer with the sum of both could not be encoded."""
+    batch = build_batch([Record(0, 0, None, b"v"), Record(1, 2**63 - 1, None, b"v")])
+    batch[27:35] = pack(">q", 10)
+    assert [record.timestamp_ms for record in iter_records(batch)] == [10, -(2**63) + 9]
+    late, early = Record(0, 2**62, None, b"v"), Record(1, -(2**63) + 9, None, b"v")
+    assert list(iter_records(build_batch([late, early]))) == [late, early]
+
+
+def test_a_header_may_have_any_name():
+    """C clients write Latin-1 in headers; the bytes come back as they were, and Java reads U+FFFD."""
+    header = Header(b"gr\xf6\xdfe".decode("utf-8", "surrogateescape"), b"1")
+    batch = build_batch([Record(0, 0, None, b"v", (header,))])
+    assert b"gr\xf6\xdfe" in batch
+    (record,) = iter_records(batch)
+    assert record.headers == (header,)
+    assert record.headers[0].key_bytes == b"gr\xf6\xdfe"
+
+
 def test_header_layout_is_kafkas():
     """61 bytes, big-endian, in Kafka's order."""
     batch = build_batch([Record(7, 1000, b"k", b"v")], leader_epoch=3, producer_id=9, producer_epoch=2, base_sequence=5)

@@ -11,8 +11,10 @@ from stratalog.wire.errors import Corrupt
 from stratalog.wire.record_walk import walk_records
 
 blobs = st.none() | st.binary(max_size=150)
-headers = st.lists(st.builds(Header, st.text(max_size=5), blobs), max_size=2)
-rows = st.lists(st.tuples(st.integers(-(2**40), 2**40), blobs, blobs, headers), min_size=1, max_size=8)
+names = st.text(max_size=5) | st.just(b"gr\xf6\xdfe".decode("utf-8", "surrogateescape"))
+headers = st.lists(st.builds(Header, names, blobs), max_size=2)
+times = st.integers(-(2**40), 2**40) | st.just(2**63 - 1 - 2**41) | st.just(-(2**63) - 2**41)
+rows = st.lists(st.tuples(times, blobs, blobs, headers), min_size=1, max_size=8)
 
 
 def built(found):

@@ -1,13 +1,16 @@
 """ListOffsets: ends of a log and records by their time."""
 
+import time
+
 import pytest
 
 from stratalog.client.records import NewRecord
 from stratalog.hot.segments.batch_search import BatchSearch
-from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.batch import Header, Record, build_batch
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.broker.api.test_produce import request, with_crc
 
 DAY_MS = 86_400_000
 THEN_MS = 1_372_896_000_000  # 4 July 2013
@@ -240,3 +243,21 @@ def test_a_follower_tells_how_far_its_copy_goes_to_those_who_ask_for_that(broker
     assert ask(broker.link(), 11, -1)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.run(lambda: partition.directory.fail(OSError(5, "broken")))
     assert ask(broker.link(), 11, -1, replica_id=-2)[0].error_code != 0
+
+
+def test_records_that_other_clients_may_write_are_found_by_their_time(broker):
+    """A header in Latin-1, and a time beyond 64 bits, which wraps: its answer could not be encoded, and the connection was closed."""
+    topic_id = broker.create("t").topic_id
+    now_ms = int(time.time() * 1000)
+    name = b"gr\xf6\xdfe".decode("utf-8", "surrogateescape")
+    records = [
+        Record(0, 0, None, b"a"),
+        Record(1, 2**63 - 1, None, b"b"),
+        Record(2, 5, None, b"c", (Header(name, b""),)),
+    ]
+    batch = with_crc(build_batch(records), base_timestamp=now_ms, max_timestamp=now_ms + 5)
+    link = broker.link()
+    answer = link.call(request(topic_id, batch), 9)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    found = ask(link, 11, now_ms + 3, -3)
+    assert [(one.error_code, one.offset, one.timestamp - now_ms) for one in found] == [(0, 2, 5)] * 2
