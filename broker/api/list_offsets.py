@@ -12,12 +12,14 @@ of its copy, which is how far it has come.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from functools import partial
 
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.replicas.unified_log import SearchBatch, UnifiedLog
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import FIRST_SECONDS, Steps
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError, Retriable
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -121,6 +123,7 @@ class _Lookups:
 
     def __init__(self, context: Context, request: ListOffsetsRequest) -> None:
         self._context = context
+        self._request = request
         self._committed = request.isolation_level == _READ_COMMITTED
         self._for_replica = request.replica_id != _CONSUMER
         self._at_followers = request.replica_id == _DEBUGGING
@@ -128,16 +131,25 @@ class _Lookups:
         self._mentions = Counter(
             (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
         )
-        self.response = ListOffsetsResponse(topics=[])
-        for topic in request.topics:
-            once = {wanted.partition_index: wanted for wanted in topic.partitions}
-            answers = [self._first(topic.name, wanted) for wanted in once.values()]
-            self.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        self._answers: list[ListOffsetsTopicResponse] = []
 
-    @property
-    def complete(self) -> bool:
-        """Whether nothing has to be waited for."""
-        return not self._later
+    def steps(self) -> Steps[Message | Pending]:
+        """The answer, or PENDING where records have to be looked up later."""
+        for topic in self._request.topics:
+            answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            self._answers.append(answer)
+            for wanted in {one.partition_index: one for one in topic.partitions}.values():
+                answer.partitions.append(self._first(topic.name, wanted))
+                yield None
+        if self._later:
+            return self._context.run(self._finish())
+        return (yield from self._encoded())
+
+    def _encoded(self) -> Steps[Message | Pending]:
+        topics = self._context.rows("topics")
+        for answer in self._answers:
+            yield from topics.add(answer)
+        return ListOffsetsResponse(topics=topics.close())
 
     def _first(self, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
@@ -162,10 +174,12 @@ class _Lookups:
                 answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         return answer
 
-    async def finish(self) -> ListOffsetsResponse:
-        """Look the rest up."""
+    async def _finish(self) -> Steps[Message | Pending]:
+        """Look the rest up. Most look-ups wait for nothing: after some of them others get their turn."""
         context = self._context
         search: SearchBatch = partial(context.broker.deep_work.search, source=context.connection)
+        monotonic = context.dispatcher.monotonic
+        turn_end = monotonic() + FIRST_SECONDS
         for unified, answer, timestamp in self._later:
             await _look_up(
                 unified,
@@ -175,13 +189,15 @@ class _Lookups:
                 for_replica=self._for_replica,
                 search=search,
             )
-        return self.response
+            if monotonic() >= turn_end:
+                await asyncio.sleep(0)
+                turn_end = monotonic() + FIRST_SECONDS
+        return self._encoded()
 
 
-def handle(context: Context, request: ListOffsetsRequest) -> Message | Pending:
+def handle(context: Context, request: ListOffsetsRequest) -> Pending:
     """Answer the ends at once; records by time when they have been found."""
-    lookups = _Lookups(context, request)
-    return lookups.response if lookups.complete else context.run(lookups.finish())
+    return context.sliced(_Lookups(context, request).steps())
 
 
 def _failure(request: ListOffsetsRequest, _version: int, error: KafkaError) -> Message:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from stratalog.broker.api.broker_view import Context
 from stratalog.broker.requests.authorizer import CLUSTER_NAME
-from stratalog.broker.requests.dispatch import Api, Operation, ResourceType
+from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
+from stratalog.broker.runtime.slices import Steps
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -37,16 +38,20 @@ def _look_up(context: Context, topic: str, wanted: OffsetForLeaderPartition) -> 
     return answer
 
 
-def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Message:
+def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Pending:
     """Partition by partition."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_look_up(context, topic.topic, wanted) for wanted in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    return context.sliced(_steps(context, request))
+
+
+def _steps(context: Context, request: OffsetForLeaderEpochRequest) -> Steps[Message]:
+    topics = context.rows("topics")
+    for topic in request.topics:
+        answer = OffsetForLeaderTopicResult(topic=topic.topic, partitions=[])
+        for wanted in topic.partitions:
+            answer.partitions.append(_look_up(context, topic.topic, wanted))
+            yield None
+        yield from topics.add(answer)
+    return OffsetForLeaderEpochResponse(topics=topics.close())
 
 
 def _failure(request: OffsetForLeaderEpochRequest, _version: int, error: KafkaError) -> Message:

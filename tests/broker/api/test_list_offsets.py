@@ -1,15 +1,19 @@
 """ListOffsets: ends of a log and records by their time."""
 
+import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from stratalog.broker.api import list_offsets
 from stratalog.client.records import NewRecord
 from stratalog.hot.segments.batch_search import BatchSearch
 from stratalog.wire.batch import Header, Record, build_batch
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.broker.api.at_once import PlainRows, pauses
 from tests.broker.api.test_produce import request, with_crc
 
 DAY_MS = 86_400_000
@@ -261,3 +265,32 @@ def test_records_that_other_clients_may_write_are_found_by_their_time(broker):
     assert answer.responses[0].partition_responses[0].error_code == 0
     found = ask(link, 11, now_ms + 3, -3)
     assert [(one.error_code, one.offset, one.timestamp - now_ms) for one in found] == [(0, 2, 5)] * 2
+
+
+def many(count, timestamp, topic="t"):
+    wanted = [ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in range(count)]
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
+
+
+def test_very_many_ends_are_looked_up_in_slices():
+    """10,000 took 0.15 s at once."""
+    context = SimpleNamespace(allows=lambda *_: False, rows=lambda _name: PlainRows())
+    paused, answer = pauses(list_offsets._Lookups(context, many(100, -1)).steps())
+    assert paused > 100
+    assert len(answer.topics[0].partitions) == 100
+
+
+def test_very_many_times_are_looked_up_beside_others(broker, monkeypatch):
+    """Those of empty partitions wait for nothing: the loop has other turns between them all the same."""
+    broker.create("t", 20)
+    turns = []
+
+    async def sleep(seconds):
+        turns.append(seconds)
+        await asyncio.sleep(seconds)
+
+    monkeypatch.setattr(list_offsets, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(list_offsets, "FIRST_SECONDS", 0.0)
+    answer = broker.link().call(many(20, THEN_MS), 11)
+    assert [(one.error_code, one.offset) for one in answer.topics[0].partitions] == [(0, -1)] * 20
+    assert turns == [0] * 20
