@@ -23,6 +23,7 @@ from stratalog.broker.workers.io_worker import Submit
 from stratalog.hot.storage.filesystem import File, RealFilesystem
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.messages import commands, reports
+from stratalog.tier.reading.aborted_cache import AbortedCache
 from stratalog.tier.reading.cache import Admission, CacheLimits, ChunkCache
 from stratalog.tier.reading.cached_chunk import CachedChunk
 from stratalog.tier.reading.chunk_pins import Reader
@@ -61,6 +62,7 @@ class ChunkFiles:
         self.directory = directory
         self.books = ChunkCache(limits, is_gone=is_gone)
         self.ahead = ReadAhead(limits.cache_bytes)
+        self.aborted = AbortedCache()
         self.admission = admission
         self._submit = submit
         self._gate = FillGate(submit)

@@ -6,7 +6,6 @@ No call blocks: missing data is asked for, and the partition's watchers are call
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -40,8 +39,6 @@ _IDLE_MS: Final = 30_000
 _FETCH_BYTES_MIN: Final = 1
 _MISSING_MAX: Final = 1000
 """Objects found gone that are remembered until a manifest tells whether others took their places."""
-_ABORTED_KEPT: Final = 1024
-"""Objects whose aborted transactions are remembered: more than one answer can cross."""
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +83,7 @@ class RemotePartition:
         self.find_timestamp = times.find_timestamp
         self.find_max_timestamp = times.find_max_timestamp
         self._asked_tables: set[Uuid] = set()
-        # Those asked for longest ago first; None while they are being read.
-        self._aborted: OrderedDict[Uuid, tuple[AbortedTransaction, ...] | None] = OrderedDict()
+        self._asked_aborted: set[Uuid] = set()
         self._errors = RememberedErrors(partition, now_ms)
         self._cached = CachedReads(chunks, self._errors)
         self._streams: dict[object, RemoteStream] = {}
@@ -168,7 +164,6 @@ class RemotePartition:
     def unload(self) -> None:
         """Let the archived ranges go: they are read again on demand."""
         self._remote.unload()
-        self._aborted.clear()
 
     def apply(self, view: ManifestView, *, asked_seq: int = -1) -> bool:
         """Take a manifest in; False for one that is older than what was known, or ends before what was archived.
@@ -375,34 +370,30 @@ class RemotePartition:
         return self._cached.ask(lambda: self._chunks.begin_first(self._partition, segment.uuid, number, reader))
 
     def _aborted_in(self, start: int, end: int) -> list[AbortedTransaction] | None:
-        """The aborted transactions that the objects of the range name; None while they are being read."""
+        """The aborted transactions that touch the range, as its objects name them; None while they are being read."""
         found: list[AbortedTransaction] = []
         complete = True
         for segment in self._remote.aborted_candidates(start, end):
-            known = self._aborted.get(segment.uuid)
-            if known is not None:
-                self._aborted.move_to_end(segment.uuid)
-            else:
+            known = self._chunks.aborted.get(segment.uuid)
+            if known is None:
                 complete = False
                 self._errors.raise_for((segment.uuid, "aborted"))
                 self._read_aborted(segment)
-                continue
-            found += known
+            else:
+                found += known.touching(start, end)
         return found if complete else None
 
     def _read_aborted(self, segment: RemoteSegment) -> None:
-        if segment.uuid in self._aborted:
+        if segment.uuid in self._asked_aborted:
             return
-        self._aborted[segment.uuid] = None
+        self._asked_aborted.add(segment.uuid)
 
         def answered(report: commands.Report) -> None:
+            self._asked_aborted.discard(segment.uuid)
             if isinstance(report, commands.AbortedRead):
-                self._aborted[segment.uuid] = report.aborted
-                while len(self._aborted) > _ABORTED_KEPT:
-                    self._aborted.popitem(last=False)
+                self._chunks.aborted.keep(segment.uuid, report.aborted)
                 self._wake()
             else:
-                self._aborted.pop(segment.uuid, None)
                 self._failed((segment.uuid, "aborted"), segment.uuid, segment.base, report)
 
         self._submit(commands.ReadAborted(self._partition, segment.key), answered)

@@ -14,6 +14,7 @@ from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.parts import Uploaded
 from stratalog.tier.manifests.second_timeline import BatchMark
 from stratalog.tier.manifests.view import ManifestView
+from stratalog.tier.objects.aborted_ranges import AbortedRanges
 from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.stores.store import Version
 
@@ -145,7 +146,7 @@ class AbortedRead(Struct, frozen=True):
     """All aborted transactions that overlap the object."""
 
     key: str
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: AbortedRanges
 
 
 class RestartStateRead(Struct, frozen=True):

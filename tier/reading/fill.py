@@ -27,6 +27,7 @@ from stratalog.tier.messages.commands import (
     RestartStateRead,
     TimestampFound,
 )
+from stratalog.tier.objects.aborted_ranges import AbortedRanges
 from stratalog.tier.objects.chunk_table import Chunk, ChunkTable
 from stratalog.tier.objects.segment_blobs import aborted_from_bytes, epochs_from_bytes
 from stratalog.tier.objects.segment_reader import (
@@ -224,7 +225,8 @@ def _first_chunk(store: ObjectStore, command: ReadFooter, chunks: ChunkTable) ->
 def read_aborted(store: ObjectStore, command: ReadAborted) -> AbortedRead:
     """The aborted transactions that overlap the object."""
     footer = read_object_footer(store, command.key)
-    return AbortedRead(command.key, aborted_from_bytes(read_blob(store, command.key, footer, "aborted")))
+    aborted = aborted_from_bytes(read_blob(store, command.key, footer, "aborted"))
+    return AbortedRead(command.key, AbortedRanges.of(aborted))
 
 
 def read_restart_state(store: ObjectStore, command: ReadRestartState) -> RestartStateRead:

@@ -230,7 +230,7 @@ def test_footers_aborted_lists_and_restart_states_are_read(memory_store, log_byt
     footer = read_footer_of(memory_store, ReadFooter(log_bytes.partition, key))
     assert ChunkTable.from_bytes(footer.chunks).data_bytes == len(data)
     assert set(footer.blobs) >= {"offset_index", "time_index", "chunks"}
-    assert read_aborted(memory_store, ReadAborted(log_bytes.partition, key)).aborted == tuple(aborted)
+    assert list(read_aborted(memory_store, ReadAborted(log_bytes.partition, key)).aborted) == aborted
     state = read_restart_state(memory_store, ReadRestartState(log_bytes.partition, key))
     assert (state.leader_epochs, state.producer_snapshot) == (((1, 0),), b"")
 
