@@ -101,7 +101,7 @@ class RowSet:
             for each in ranges:
                 yield from read_slices(store, slices_of([each], self._options), request, quarantine)
                 if each.hot is not None:
-                    yield from read_hot_slices(brokers, [each.hot], request)
+                    yield from read_hot_slices(brokers, [each.hot], request, quarantine)
 
         return by_partition(brokers)
 

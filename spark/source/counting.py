@@ -20,6 +20,7 @@ from stratalog.spark.source.fetch import ReadRequest, open_quarantine, read_slic
 from stratalog.spark.source.hot_tail import read_hot_slices
 from stratalog.spark.source.options import ReadOptions
 from stratalog.spark.source.planner import limits_of
+from stratalog.spark.source.quarantine import Quarantine
 from stratalog.spark.source.read_lease import LeaseTicket, keep_lease, leased
 from stratalog.spark.source.read_plan import PlannedRange, plan_ranges
 from stratalog.tier.manifests.entry import Entry
@@ -77,9 +78,12 @@ def _rows(entry: Entry, offset_count: int, *, read_committed: bool) -> int | Non
 def count_slices(slices: Sequence[SegmentSlice], options: ReadOptions) -> int:
     """The rows of ``slices``, by the headers of their batches. Raises what `read_slices` raises."""
     store = open_archive(options.archive, options.store_options)
+    return sum(batch.num_rows for batch in read_slices(store, slices, _request(options), _quarantine(options)))
+
+
+def _quarantine(options: ReadOptions) -> Quarantine | None:
     url = options.bad_records_url
-    quarantine = open_quarantine(url, options.store_options) if url else None
-    return sum(batch.num_rows for batch in read_slices(store, slices, _request(options), quarantine))
+    return open_quarantine(url, options.store_options) if url else None
 
 
 def _request(options: ReadOptions) -> ReadRequest:
@@ -104,7 +108,8 @@ def _count(spark: SparkSession, store: ObjectStore, options: ReadOptions, lease:
     rows, slices = count_manifest(ranges, read_committed=options.read_committed)
     hot = [each.hot for each in ranges if each.hot is not None]
     if hot and options.hot_tail is not None:
-        rows += sum(batch.num_rows for batch in read_hot_slices(options.hot_tail, hot, _request(options)))
+        found = read_hot_slices(options.hot_tail, hot, _request(options), _quarantine(options))
+        rows += sum(batch.num_rows for batch in found)
     if sum(each.read_bytes for each in slices) <= _DRIVER_BYTES_MAX:
         return rows + (count_slices(slices, options) if slices else 0)
     tasks = group_tasks(slices, limits_of(slices, options, os.cpu_count() or 1))

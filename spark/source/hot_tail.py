@@ -18,14 +18,15 @@ from msgspec.structs import replace
 
 from stratalog.client.client import EARLIEST_OFFSET, LATEST_OFFSET, BrokerUnavailable, Client
 from stratalog.client.records import fetch
-from stratalog.spark.rows.decode import AbortedTransactions, Window, decode_batches
+from stratalog.spark.rows.decode import AbortedTransactions, OnDamage, Window, decode_batches
 from stratalog.spark.source.fetch import ReadRequest
 from stratalog.spark.source.options import Subscription
 from stratalog.spark.source.planner import DataLoss
+from stratalog.spark.source.quarantine import BadRange, Quarantine
 from stratalog.tier.planning.slices import PartitionArchive
 from stratalog.wire.address import AddressError, parse_address
-from stratalog.wire.batch import iter_headers, iter_records
-from stratalog.wire.errors import ErrorCode, Invalid, KafkaError, Retriable
+from stratalog.wire.batch import check_batch, iter_headers, iter_records
+from stratalog.wire.errors import Corrupt, ErrorCode, Invalid, KafkaError, Retriable
 from stratalog.wire.messages.fetch import AbortedTransaction
 from stratalog.wire.topic import ZERO_UUID, TopicPartition, uuid_text
 
@@ -214,18 +215,30 @@ def group_hot(slices: Iterable[HotSlice], core_count: int, records_max: int | No
     return [*tasks, tuple(task)] if task else tasks
 
 
-def read_hot_slices(bootstrap: str, slices: Sequence[HotSlice], request: ReadRequest) -> Iterator[pa.RecordBatch]:
+def read_hot_slices(
+    bootstrap: str, slices: Sequence[HotSlice], request: ReadRequest, quarantine: Quarantine | None = None
+) -> Iterator[pa.RecordBatch]:
     """The rows of ``slices``, in their order, from the brokers.
 
-    Raises `DataLoss` for offsets that a broker does not hold any more, unless the request accepts that, `BrokerAway`
-    and `KafkaError`.
+    Raises `DataLoss` for offsets that a broker does not hold any more, unless the request accepts that, `BrokerAway`,
+    `KafkaError`, and `Corrupt`. With a ``quarantine`` that receives the batches that are as their producer sent them and
+    cannot be read, and the rest is read.
     """
     with open_client(bootstrap) as client:
         for each in slices:
-            yield from _read(client, each, request)
+            yield from _read(client, each, request, None if quarantine is None else _aside(quarantine, bootstrap, each))
 
 
-def _read(client: Client, each: HotSlice, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+def _aside(quarantine: Quarantine, bootstrap: str, each: HotSlice) -> OnDamage:
+    def told(start_offset: int, end_offset: int, reason: str) -> None:
+        quarantine.add(
+            BadRange(each.topic, each.partition, start_offset, end_offset, bootstrap, "", None, None, reason)
+        )
+
+    return told
+
+
+def _read(client: Client, each: HotSlice, request: ReadRequest, on_damage: OnDamage | None) -> Iterator[pa.RecordBatch]:
     position = each.start_offset
     empty = 0
     while position < each.end_offset:
@@ -255,6 +268,10 @@ def _read(client: Client, each: HotSlice, request: ReadRequest) -> Iterator[pa.R
         empty = 0
         at, header = whole[-1]
         data = bytes(fetched.data[: at + header.size_bytes])
+        if on_damage is not None:
+            _check_crcs(
+                each, data
+            )  # what was damaged on its way may say other offsets, and is whole when it is read again
         aborted = aborted_in(data, fetched.aborted) if request.read_committed else None
         window = Window(position, each.end_offset, aborted)
         yield from decode_batches(
@@ -264,8 +281,18 @@ def _read(client: Client, each: HotSlice, request: ReadRequest) -> Iterator[pa.R
             window,
             batch_bytes=request.batch_bytes,
             required=request.required,
+            checked=on_damage is not None,
+            on_damage=on_damage,
         )
         position = header.next_offset
+
+
+def _check_crcs(each: HotSlice, data: bytes) -> None:
+    for at, header in iter_headers(data):
+        try:
+            check_batch(data, at)
+        except Corrupt as error:
+            raise Corrupt(f"{each.topic_partition}, offset {header.base_offset}: {error}") from error
 
 
 def _behind_loss(client: Client, each: HotSlice, position: int, request: ReadRequest, error: KafkaError) -> int:

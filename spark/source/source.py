@@ -171,13 +171,13 @@ class StratalogReader(DataSourceReader):
             read_committed=self._options.read_committed,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
+        url = self._options.bad_records_url
+        quarantine = open_quarantine(url, self._options.store_options) if url else None
         if self._options.hot_tail is not None and isinstance(partition.value[0], HotSlice):
-            return read_hot_slices(self._options.hot_tail, partition.value, request)
+            return read_hot_slices(self._options.hot_tail, partition.value, request, quarantine)
         if self._options.converted is not None and isinstance(partition.value[0], ParquetSlice):
             settings = self._options.store_options
             return read_parquet_slices(self._options.converted, settings, partition.value, request)
         store = open_archive(self._options.archive, self._options.store_options)
         keep_lease(store, getattr(partition, "lease", None))
-        url = self._options.bad_records_url
-        quarantine = open_quarantine(url, self._options.store_options) if url else None
         return read_slices(store, partition.value, request, quarantine)

@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+import stratalog
 from stratalog import spark as sl
 from stratalog.client.client import Client
-from stratalog.client.records import NewRecord
+from stratalog.client.records import NewRecord, fetch, produce_batches
 from stratalog.client.records import Producer as SimpleProducer
 from stratalog.spark.archive_store import open_archive
 from stratalog.spark.source import hot_tail
 from stratalog.spark.source.counting import count_archive
-from stratalog.spark.source.fetch import ReadRequest, read_slices
+from stratalog.spark.source.fetch import ReadRequest, open_quarantine, read_slices
 from stratalog.spark.source.hot_tail import (
     HotSlice,
     HotTail,
@@ -33,12 +35,13 @@ from stratalog.spark.source.hot_tail import (
 from stratalog.spark.source.options import parse_options
 from stratalog.spark.source.planner import DataLoss
 from stratalog.spark.source.read_plan import plan, plan_slices
+from stratalog.spark.source.source import StratalogSource
 from stratalog.tier import open_store
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.stores.store import ObjectStore
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers
-from stratalog.wire.errors import Invalid, KafkaError, Retriable
+from stratalog.wire.errors import Corrupt, Invalid, KafkaError, Retriable
 from stratalog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -172,6 +175,53 @@ def test_a_log_that_starts_behind_the_archive_is_a_loss_when_planned(log: Any, t
     with pytest.raises(DataLoss, match="t-0: the starting offset 0 is below the log start offset 10"):
         rows(store, log, startingOffsets='{"t":{"0":0}}')
     assert rows(store, log) == expected
+
+
+def with_a_flipped_bit(*given: Any, **more: Any) -> list[Any]:
+    """What the broker sent, damaged on its way."""
+    (found,) = fetch(*given, **more)
+    data = bytearray(found.data)
+    data[-1] ^= 1
+    return [found._replace(data=memoryview(data))]
+
+
+def test_a_batch_that_cannot_be_read_is_left_out_of_the_tail_too(
+    log: Any, tmp_path: Path, rewrite_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a quarantine, by queries, Python programs and counts; it is told of once.
+
+    A batch whose CRC does not hold may have got other offsets on its way: it is an error.
+    """
+    store = log.archived(tmp_path / "archive", [])
+    before = [row["offset"] for row in rows(store, log)]
+    with Client(log.bootstrap_servers) as client:
+        for batch in (rewrite_rig.unreadable_batch(0), bytes(build_batch([Record(0, 1, b"k", b"behind")]))):
+            answers = produce_batches(client, {T0: batch}, acks=-1)
+            end = answers[T0].base_offset + 1
+    bad = f"file://{tmp_path}/bad"
+    with pytest.raises(Corrupt, match=rf"t-0: a record in the batches .* up to {end - 1} is damaged"):
+        rows(store, log)
+    given = {"kafka.bootstrap.servers": log.bootstrap_servers, "badRecords": "quarantine", "badRecordsPath": bad}
+    source = StratalogSource({"path": store.url, "subscribe": "t", **given})
+    reader = source.reader(StructType([StructField("offset", LongType()), StructField("key", BinaryType())]))
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]  # type: ignore[attr-defined]
+    assert [row for batch in batches for row in batch["offset"].to_pylist()] == [*before, end - 1]
+    (told,) = open_quarantine(bad, {}).ranges()
+    assert told[:4] == ("t", 0, end - 2, end - 1)
+    assert told.archive == log.bootstrap_servers
+    with stratalog.open(store.url) as archive:
+        found = archive.topic("t", **given).to_arrow(columns=["offset", "key"])
+    assert found["offset"].to_pylist() == [*before, end - 1]
+    assert list(open_quarantine(bad, {}).ranges()) == [told]
+    options = parse_options({"path": store.url, "subscribe": "t", **given})
+    assert count_archive(None, options) == len(before) + 2  # type: ignore[arg-type] # by the headers of batches
+    monkeypatch.setattr(hot_tail, "fetch", with_a_flipped_bit)
+    with pytest.raises(Corrupt, match=r"t-0, offset \d+: .* has CRC"):
+        list(
+            read_hot_slices(
+                log.bootstrap_servers, [HotSlice("t", 0, 0, end)], ReadRequest(("offset",)), open_quarantine(bad, {})
+            )
+        )
 
 
 def test_a_log_that_ends_early_is_reported(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
