@@ -35,6 +35,9 @@ Bytes = npt.NDArray[np.uint8]
 
 _CONTINUED: Final = 0x80
 _VARINT_BITS_MAX: Final = 63
+_UNSIGNED_MAX: Final = (1 << 64) - 1
+_RECORDS_MIN: Final = 32
+"""Array code costs as much for one record as for so many, and one may have a hundred million headers."""
 _KEPT_ROWS: Final = 1 << 15
 TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
 _ZIGZAG: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(_CONTINUED)], np.int64)
@@ -185,7 +188,8 @@ def headers_column(
 ) -> pa.Array:
     """The headers of each record, which begin at ``positions`` and end at ``ends``. No header is null, as in Spark.
 
-    Works header by header over all records at once. Raises `Corrupt` for headers that do not fill their record.
+    Works header by header over all records at once, as long as there are many. Raises `Corrupt` for headers that do not fill
+    their record.
     """
     if (counts < 0).any() or (counts > ends - positions).any():
         raise Corrupt("a record claims a number of headers that it has no bytes for")
@@ -206,7 +210,7 @@ def _header_fields(payload: Bytes, positions: Positions, ends: Positions, counts
     at = positions.copy()
     left = np.flatnonzero(counts)
     turn = 0
-    while left.size:
+    while left.size >= _RECORDS_MIN:
         bound = ends[left]
         key_lengths, keys = varints(payload, at[left])
         if (key_lengths < 0).any() or (key_lengths > bound - keys).any():
@@ -220,9 +224,47 @@ def _header_fields(payload: Bytes, positions: Positions, ends: Positions, counts
         at[left] = values + np.maximum(value_lengths, 0)
         turn += 1
         left = left[counts[left] > turn]
+    for record in left.tolist():
+        at[record] = _walk_headers(
+            payload,
+            int(at[record]),
+            int(ends[record]),
+            int(counts[record]) - turn,
+            [field[slots[record] + turn :] for field in fields],
+        )
     if (at != ends).any():
         raise Corrupt("a record is longer than its headers")
     return fields
+
+
+def _walk_headers(payload: Bytes, at: int, end: int, count: int, fields: list[Positions]) -> int:
+    """`_header_fields` of the next ``count`` headers of one record, into the beginning of ``fields``; where they end."""
+    data = memoryview(payload)
+    keys, key_lengths, values, value_lengths = map(memoryview, fields)
+    for number in range(count):
+        length, at = _varint(data, at)
+        if not 0 <= length <= end - at:
+            raise Corrupt("a header's key reaches beyond its record")
+        keys[number], key_lengths[number] = at, length
+        length, at = _varint(data, at + length)
+        if length > end - at:
+            raise Corrupt("a header's value reaches beyond its record")
+        values[number], value_lengths[number] = at, length
+        at += max(length, 0)
+    return at
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """One of `varints`."""
+    raw = 0
+    for shift in range(0, _VARINT_BITS_MAX + 1, 7):
+        byte = data[at]
+        at += 1
+        raw |= (byte & (_CONTINUED - 1)) << shift
+        if byte < _CONTINUED:
+            raw &= _UNSIGNED_MAX
+            return (raw >> 1) ^ -(raw & 1), at
+    raise IndexError("a varint has more than ten bytes")
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stratalog.spark.rows import columns
 from stratalog.spark.rows.columns import (
     constant_text,
     headers_column,
@@ -133,6 +134,31 @@ def test_header_keys_that_are_no_utf8_are_replaced() -> None:
     ]
 
 
+HEADER = st.tuples(st.text("ab", max_size=2).map(str.encode), st.none() | st.binary(max_size=2))
+
+
+@given(st.lists(st.lists(HEADER, max_size=4), min_size=25, max_size=45))
+def test_headers_of_many_records_and_of_few_are_read_alike(records: list[list[tuple[bytes, bytes | None]]]) -> None:
+    """The last ones of some records are walked one by one."""
+    expected = [[{"key": key.decode(), "value": value} for key, value in each] or None for each in records]
+    assert headers(*records).to_pylist() == expected
+
+
+def test_a_record_with_very_many_headers_takes_no_array_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of some kilobytes, compressed, may hold a hundred million."""
+    asked: list[int] = []
+
+    def counted(payload: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        asked.append(len(positions))
+        return varints(payload, positions)
+
+    monkeypatch.setattr(columns, "varints", counted)
+    many = [(b"", b"")] * 5_000
+    assert headers(many, *[[(b"k", None)]] * 40).to_pylist()[0] == [{"key": "", "value": b""}] * 5_000
+    assert len(asked) < 10
+
+
+@pytest.mark.parametrize("times", [1, 40])
 @pytest.mark.parametrize(
     ("payload", "count"),
     [
@@ -144,11 +170,25 @@ def test_header_keys_that_are_no_utf8_are_replaced() -> None:
         (b"\x02a\x00", 99),
     ],
 )
-def test_headers_that_do_not_fill_their_record_are_corrupt(payload: bytes, count: int) -> None:
-    """A null key, a key or value beyond the record, bytes left over, a count that cannot be."""
+def test_headers_that_do_not_fill_their_record_are_corrupt(payload: bytes, count: int, times: int) -> None:
+    """A null key, a key or value beyond the record, bytes left over, a count that cannot be; of one record and of many."""
+    starts = np.arange(times) * len(payload)
+    data = payload * times
     with pytest.raises(Corrupt):
         headers_column(
-            np.frombuffer(payload, np.uint8), pa.py_buffer(payload), array(0), array(len(payload)), array(count)
+            np.frombuffer(data, np.uint8), pa.py_buffer(data), starts, starts + len(payload), np.full(times, count)
+        )
+
+
+@pytest.mark.parametrize("payload", [b"\x02a\x80", b"\x80", b"\xff" * 11])
+@pytest.mark.parametrize("times", [1, 40])
+def test_headers_whose_varints_do_not_end_are_no_headers(payload: bytes, times: int) -> None:
+    """They leave the payload, or have more than ten bytes."""
+    data = payload * times
+    starts = np.arange(times) * len(payload)
+    with pytest.raises((Corrupt, IndexError)):
+        headers_column(
+            np.frombuffer(data, np.uint8), pa.py_buffer(data), starts, starts + len(payload), np.full(times, 1)
         )
 
 
