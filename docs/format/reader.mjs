@@ -181,10 +181,11 @@ function* records(batch) {
     return length < 0 ? null : data.subarray(at, (at += length));
   };
   for (let left = batch.readInt32BE(57); left > 0; left -= 1) {
-    number();
+    const end = number() + at; // `at` is behind the number by then
     at += 1; // the record's attributes
     const [time, delta, key, value] = [number(), number(), field(), field()];
     const headers = Array.from({ length: number() }, () => [field(), field()]);
+    check(at === end, `a record of the batch at offset ${base} is not as long as its fields`);
     yield { offset: base + delta, timestamp: attributes & 8 ? maxTime : baseTime + time, key, value, headers };
   }
   check(at === data.length, `the batch at offset ${base} does not end with its last record`);

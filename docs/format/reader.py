@@ -169,9 +169,9 @@ def records(header: tuple[int, ...], payload: bytes) -> Iterator[dict[str, Any]]
     base_offset, _, _, _, _, attributes, _, base_ts, max_ts, *_, count = header
     data, at = decompress(attributes & 7, payload), 0
     for _ in range(count):
-        _, at = varint(data, at)
-        ts_delta, at = varint(data, at + 1)
-        offset_delta, at = varint(data, at)
+        length, at = varint(data, at)
+        ts_delta, at = varint(data, (body := at) + 1)
+        delta, at = varint(data, at)
         key, at = field(data, at)
         value, at = field(data, at)
         header_count, at = varint(data, at)
@@ -179,10 +179,10 @@ def records(header: tuple[int, ...], payload: bytes) -> Iterator[dict[str, Any]]
         for _ in range(header_count):
             name, at = field(data, at)
             content, at = field(data, at)
-            headers.append(((name or b"").decode(), content))
+            headers.append(((name or b"").decode("utf-8", "replace"), content))
         timestamp = max_ts if attributes & 8 else base_ts + ts_delta
-        offset = base_offset + offset_delta
-        yield {"offset": offset, "timestamp": timestamp, "key": key, "value": value, "headers": headers}
+        check(at == body + length, f"a record of the batch at offset {base_offset} is not as long as its fields")
+        yield {"offset": base_offset + delta, "timestamp": timestamp, "key": key, "value": value, "headers": headers}
     check(at == len(data), f"the batch at offset {base_offset} has bytes behind its last record")
 
 
@@ -295,5 +295,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except DamagedError as error:
+    except (DamagedError, IndexError) as error:
         sys.exit(f"damaged: {error}")

@@ -74,6 +74,33 @@ def test_a_clean_interpreter_reads_what_we_wrote(write_archive, log_bytes):
     assert (rows[200]["key"], rows[200]["headers"]) == (None, [["h", None], ["i", "x"]])
 
 
+def altered(batch, old, new):
+    """The batch with other bytes in its records, under a right CRC."""
+    data = bytearray(bytes(batch).replace(old, new))
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
+def test_names_of_headers_need_be_no_text(write_archive):
+    """As in the Java client, U+FFFD stands for bytes that are none."""
+    batch = build_batch([Record(0, 5, b"k", b"v", (Header("name", b"x"),))], leader_epoch=1)
+    _, rows, errors = run(write_archive(altered(batch, b"name", b"n\xffme")))
+    assert errors == ""
+    assert rows[0]["headers"] == [["n\ufffdme", "x"]]
+
+
+@pytest.mark.parametrize("key_bytes", [2, 9, 60])
+def test_a_record_that_is_not_as_long_as_its_fields_is_damage(write_archive, key_bytes):
+    """No row is made of bytes of the next one, or of nothing."""
+    batch = build_batch([Record(n, 5, b"key", b"value") for n in range(2)], leader_epoch=1)
+    code, rows, errors = run(
+        write_archive(altered(batch, b"\x06key\x0avalue", bytes([2 * key_bytes]) + b"key\x0avalue"))
+    )
+    assert (code, rows) == (1, [])
+    assert "damaged" in errors
+    assert "Traceback" not in errors
+
+
 def test_reading_can_begin_anywhere(write_archive, log_bytes):
     """At an offset, at the log start; a topic that does not exist has no records."""
     root = write_archive(log_bytes.segment(0, 10), log_bytes.segment(100, 10))

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -199,6 +200,17 @@ def test_damage_is_refused(node, write_archive, log_bytes, where):
     assert (code, rows) == (1, [])
     assert errors.startswith("damaged: ")
     assert path.name in errors
+
+
+@pytest.mark.parametrize("key_bytes", [2, 9, 60])
+def test_a_record_that_is_not_as_long_as_its_fields_is_damage(node, write_archive, key_bytes):
+    """No row is made of bytes of the next one, or of nothing."""
+    batch = bytes(build_batch([Record(n, 5, b"key", b"value") for n in range(2)], leader_epoch=1))
+    data = bytearray(batch.replace(b"\x06key", bytes([2 * key_bytes]) + b"key"))
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    code, rows, errors = run(node, write_archive(bytes(data)))
+    assert (code, rows) == (1, [])
+    assert errors.startswith("damaged: ")
 
 
 def test_a_damaged_manifest_and_a_newer_one_are_refused(node, write_archive, log_bytes):
