@@ -169,10 +169,13 @@ class _Lookups:
             else:
                 _fill_end(unified, answer, timestamp, committed=self._committed, for_replica=self._for_replica)
         except KafkaError as error:
-            answer.error_code = error.code
-            if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and self._context.api_version < _NOT_AVAILABLE_SINCE:
-                answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+            answer.error_code = self._known(error.code)
         return answer
+
+    def _known(self, code: int) -> int:
+        """The code as clients of the request's version know it."""
+        is_new = code == ErrorCode.OFFSET_NOT_AVAILABLE and self._context.api_version < _NOT_AVAILABLE_SINCE
+        return ErrorCode.LEADER_NOT_AVAILABLE if is_new else code
 
     async def _finish(self) -> Steps[Message | Pending]:
         """Look the rest up. Most look-ups wait for nothing: after some of them others get their turn."""
@@ -189,6 +192,7 @@ class _Lookups:
                 for_replica=self._for_replica,
                 search=search,
             )
+            answer.error_code = self._known(answer.error_code)
             if monotonic() >= turn_end:
                 await asyncio.sleep(0)
                 turn_end = monotonic() + FIRST_SECONDS

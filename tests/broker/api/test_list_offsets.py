@@ -181,6 +181,23 @@ def test_a_new_leader_that_is_behind_does_not_say_that_there_is_no_such_record(b
     assert [answer.error_code for answer in rest] == [behind, behind, behind, 0]
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_versions_before_5_hear_of_a_new_leader_that_is_behind_in_their_own_words(broker, version):
+    """Their clients do not know OFFSET_NOT_AVAILABLE, also where a record is looked up by its time."""
+    broker.create("t")
+    broker.produce("t", NewRecord(b"v", THEN_MS))
+    partition = broker.partition("t", 0).partition
+    broker.run(lambda: partition.lead(1, 9, replicas=(1, 2), in_sync=(1, 2)))
+
+    def fall_behind():
+        partition.leader.state.epoch_start_offset = 2
+
+    broker.run(fall_behind)
+    answers = ask(broker.link(), version, -1, THEN_MS + 1)
+    expected = ErrorCode.LEADER_NOT_AVAILABLE if version < 5 else ErrorCode.OFFSET_NOT_AVAILABLE
+    assert [answer.error_code for answer in answers] == [expected, expected]
+
+
 def test_a_new_leader_that_is_behind_names_the_largest_timestamp_below_its_mark(broker):
     """The largest one of the whole log is committed: no record behind it changes the answer."""
     broker.create("t")
