@@ -4,7 +4,7 @@ Behaviour: -1 high watermark (read_committed: last stable offset), -2 log start,
 timestamp, -4 local log start, -5 the last archived offset, -6 the first offset not yet archived; -5 and -6 are -1
 where nothing is archived, -3 is while its record is not below what -1 answers. Times are exact records, looked up in the
 archive first where the local disk begins later; that part of an answer takes a GET or two and leaves when it is there.
-Large batches are opened in a worker.
+Large batches are opened in a worker. A partition whose leadership ends meanwhile is refused: its archive is not read here any more.
 
 Replica id -2 is Kafka's debugging consumer: the latest offset is then the end of the log, and a follower answers for the ends
 of its copy, which is how far it has come.
@@ -17,6 +17,7 @@ from collections import Counter
 from functools import partial
 
 from stratalog.broker.api.broker_view import Context
+from stratalog.broker.replicas.leader import Leader
 from stratalog.broker.replicas.unified_log import SearchBatch, UnifiedLog
 from stratalog.broker.requests.dispatch import Api, Operation, Pending, ResourceType
 from stratalog.broker.runtime.slices import FIRST_SECONDS, Steps
@@ -89,6 +90,7 @@ async def _look_up(
     answer: ListOffsetsPartitionResponse,
     timestamp: int,
     *,
+    leader: Leader | None,
     committed: bool,
     for_replica: bool,
     search: SearchBatch,
@@ -96,7 +98,7 @@ async def _look_up(
     """A record by its time, in the archive and on the local disk.
 
     The one with the largest timestamp of the whole log may not be named yet: there is none then, as in Kafka. A new leader
-    may not know yet that there is one: it says so instead of "none".
+    may not know yet that there is one: it says so instead of "none". ``leader`` is the role of when the request came.
     """
     is_behind = unified.partition.is_behind
     limit = _last_fetchable(unified, committed=committed, for_replica=for_replica)
@@ -107,6 +109,10 @@ async def _look_up(
                 found = None
         else:
             found = await unified.find_timestamp(timestamp, committed=committed, search=search)
+        if unified.partition.leader is not leader:
+            # The archive went with the role. A look-up without it answers with the first record that is on this disk.
+            why = f"the leadership of {unified.topic_partition} has ended while a record was looked up by its time"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
         if is_behind and found is None:
             raise _not_available(unified)
     except KafkaError as error:
@@ -127,7 +133,7 @@ class _Lookups:
         self._committed = request.isolation_level == _READ_COMMITTED
         self._for_replica = request.replica_id != _CONSUMER
         self._at_followers = request.replica_id == _DEBUGGING
-        self._later: list[tuple[UnifiedLog, ListOffsetsPartitionResponse, int]] = []
+        self._later: list[tuple[UnifiedLog, ListOffsetsPartitionResponse, int, Leader | None]] = []
         self._mentions = Counter(
             (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
         )
@@ -165,7 +171,7 @@ class _Lookups:
             if timestamp < EARLIEST_PENDING_UPLOAD or self._context.api_version < _SINCE.get(timestamp, 0):
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
-                self._later.append((unified, answer, timestamp))
+                self._later.append((unified, answer, timestamp, unified.partition.leader))
             else:
                 _fill_end(unified, answer, timestamp, committed=self._committed, for_replica=self._for_replica)
         except KafkaError as error:
@@ -183,11 +189,12 @@ class _Lookups:
         search: SearchBatch = partial(context.broker.deep_work.search, source=context.connection)
         monotonic = context.dispatcher.monotonic
         turn_end = monotonic() + FIRST_SECONDS
-        for unified, answer, timestamp in self._later:
+        for unified, answer, timestamp, leader in self._later:
             await _look_up(
                 unified,
                 answer,
                 timestamp,
+                leader=leader,
                 committed=self._committed,
                 for_replica=self._for_replica,
                 search=search,

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from stratalog.broker.api import list_offsets
+from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.client.records import NewRecord
 from stratalog.hot.segments.batch_search import BatchSearch
 from stratalog.wire.batch import Header, Record, build_batch
@@ -196,6 +197,27 @@ def test_versions_before_5_hear_of_a_new_leader_that_is_behind_in_their_own_word
     answers = ask(broker.link(), version, -1, THEN_MS + 1)
     expected = ErrorCode.LEADER_NOT_AVAILABLE if version < 5 else ErrorCode.OFFSET_NOT_AVAILABLE
     assert [answer.error_code for answer in answers] == [expected, expected]
+
+
+@pytest.mark.parametrize("timestamp", [THEN_MS, -3])
+def test_a_leadership_that_ends_during_a_look_up_by_time_is_refused(broker, monkeypatch, timestamp):
+    """With it goes the archive: the first record on this disk would be named, and its consumer pass over those before."""
+    broker.create("t", 2)
+    for number in range(2):
+        broker.produce("t", NewRecord(b"v", THEN_MS, partition=number))
+    name = "find_max_timestamp" if timestamp < 0 else "find_timestamp"
+    find = getattr(UnifiedLog, name)
+
+    async def find_and_resign(unified, *arguments, **named):
+        if unified.topic_partition.partition == 0:
+            broker.partition("t", 1).partition.resign()
+        return await find(unified, *arguments, **named)
+
+    monkeypatch.setattr(UnifiedLog, name, find_and_resign)
+    partitions = [ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in range(2)]
+    asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+    answers = broker.link().call(asked, 11).topics[0].partitions
+    assert [(one.error_code, one.offset) for one in answers] == [(0, 0), (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
 
 
 def test_a_new_leader_that_is_behind_names_the_largest_timestamp_below_its_mark(broker):
