@@ -40,6 +40,13 @@ def _refusal(context: Context, name: str | None, topic_id: Uuid) -> DeletableTop
     """
     known = context.broker.image.topics.by_id.get(topic_id) if name is None else None
     meant = name if known is None else known.name
+    if meant is None and topic_id != ZERO_UUID:  # said here, as below: it may be made before this command has its turn
+        return DeletableTopicResult(
+            name=None,
+            topic_id=topic_id,
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            error_message="This server does not host this topic ID.",
+        )
     if meant is None or context.allows(meant):
         return None
     described = context.allows(meant, Operation.DESCRIBE)

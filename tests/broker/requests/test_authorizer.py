@@ -10,6 +10,7 @@ from stratalog.broker.settings.config import ConfigRefused, load_config
 from stratalog.metadata.access.acl_rules import AclRule, PatternType, Permission
 from stratalog.metadata.access.acls import AclsImage
 from stratalog.metadata.controller.acls import create_acls
+from stratalog.metadata.controller.controller import NewTopic, create_topics
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_acls import AclCreation, CreateAclsRequest
@@ -281,6 +282,26 @@ def test_a_hidden_topic_looks_like_one_that_is_absent(closed):
     assert sorted(codes(closed.link().call(deletion, 6).responses)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, denied[0]]
     closed.add(Operation.DELETE, "kafka-cluster", CLUSTER)
     assert sorted(codes(closed.link().call(deletion, 6).responses)) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_topic_that_is_made_while_its_deletion_waits_is_not_deleted_by_those_who_may_not(closed, monkeypatch):
+    """Its id was not known when the caller's right to delete it was asked for."""
+    topic_id, node = b"k" * 16, closed.node
+    execute = node.control.execute
+
+    async def in_its_turn(decide, **named):
+        """Another command comes first."""
+        wanted, rules = [NewTopic("t", 1, 1)], node.topic_rules()
+        made = {"new_topic_id": lambda: topic_id, "next_int": node.random_int}
+        await execute(lambda image: create_topics(image, wanted, rules, **made))
+        return await execute(decide, **named)
+
+    monkeypatch.setattr(node.control, "execute", in_its_turn)
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=1000)
+    assert codes(closed.link().call(deletion, 6).responses) == [ErrorCode.UNKNOWN_TOPIC_ID]
+    monkeypatch.undo()
+    assert "t" in node.image.topics.by_name
+    assert codes(closed.link().call(deletion, 6).responses) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 def test_settings_of_a_new_topic_are_shown_to_those_who_may_see_them(closed):
