@@ -363,6 +363,17 @@ class ReplicaState:
         self._pending = self._retraction = None
         return self._advance()
 
+    def retraction_passed_over(self, change: IsrChange) -> bool:
+        """The controller has granted ``change`` without a new partition epoch. True if the high watermark moved.
+
+        If it is the retraction, Kafka's controllers do so: they never raise the epoch for a set that holds already. The change
+        under way ends all the same, as that of Kafka's leaders. Else a member that is gone would hold the mark for ever.
+        """
+        if change is not self._retraction:
+            return False
+        self._pending = self._retraction = None
+        return self._advance()
+
     def _is_void(self, change: IsrChange) -> bool:
         """Whether no copy can be granted any more: a member has fetched under a later registration than it names."""
         return any(NO_BROKER_EPOCH < one.broker_epoch < self._broker_epoch(one.broker_id) for one in change.in_sync)

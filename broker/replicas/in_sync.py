@@ -30,6 +30,9 @@ class AskingLeader(Protocol):
     def in_sync_refused(self, change: IsrChange, code: ErrorCode, /) -> None:
         """The controller has refused a change."""
 
+    def in_sync_passed_over(self, change: IsrChange, /) -> None:
+        """The controller has granted a change without a new partition epoch."""
+
 
 class InSyncAsking(Protocol):
     """The way to the controller, who decides about in-sync sets."""

@@ -339,6 +339,11 @@ class Leader:
         if self.state.retraction is not None and before is None:
             self._asking.ask(self, self.state.retraction)
 
+    def in_sync_passed_over(self, change: IsrChange) -> None:
+        """The controller has granted a change without a new partition epoch, as `ReplicaState.retraction_passed_over`."""
+        if self.state.retraction_passed_over(change):
+            self._mark_moved()
+
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
@@ -410,10 +415,5 @@ class Leader:
             late = [waiting for waiting in self._committed if waiting.deadline <= now]
             self._committed = deque(waiting for waiting in self._committed if waiting.deadline > now)
             for waiting in late:
-                waiting.acknowledge(
-                    KafkaError(
-                        ErrorCode.REQUEST_TIMED_OUT,
-                        f"{self.topic_partition} has offset {waiting.info.base_offset} in its log but not "
-                        "acknowledged by all in-sync replicas in time",
-                    )
-                )
+                why = f"has offset {waiting.info.base_offset} in its log but not acknowledged by all in-sync replicas in time"
+                waiting.acknowledge(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self.topic_partition} {why}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -185,10 +185,24 @@ class InSyncAsks:
             for topic in response.topics
             for one in topic.partitions
         }
+        passed_over = list(self._passed_over(response))
         self._step(Answered(code, {**settled, **codes}))
+        for leader, change in passed_over:
+            leader.in_sync_passed_over(change)
         for key in codes:
             if not self._machine.holds(key):
                 self._forget(key)
+
+    def _passed_over(self, response: AlterPartitionResponse) -> Iterator[tuple[AskingLeader, IsrChange]]:
+        """The changes that were granted under the partition epoch that they build on, and their leaders: no image will follow."""
+        for topic in response.topics:
+            for one in topic.partitions:
+                key = PartitionKey(topic.topic_id, one.partition_index)
+                leader, sent = self._leaders.get(key), self._sent.get(key)
+                if leader is None or sent is None or one.error_code:
+                    continue
+                if (one.leader_epoch, one.partition_epoch) == (leader.epoch, sent.partition_epoch):
+                    yield leader, sent
 
     def _forget(self, key: PartitionKey) -> None:
         """Keep no leader, and with it no log of a deleted topic, for which there is nothing to ask."""

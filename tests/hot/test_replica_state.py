@@ -136,6 +136,21 @@ def test_a_refusal_of_one_copy_says_nothing_about_another():
     assert (state.retraction, state.pending, state.high_watermark) == (None, None, 21)
 
 
+def test_a_retraction_that_raises_no_epoch_ends_the_change_and_nothing_else_does():
+    """Kafka's controllers grant the set that holds already, and write no record: the leader would hear of no image."""
+    state = leader(in_sync=(1,), end=10)
+    state.follower_fetched(2, 10, leader_log_end_offset=10, now_ms=1)
+    change = state.expansion(2)
+    state.leader_advanced(21)
+    assert not state.retraction_passed_over(change)
+    state.ask_again()
+    state.isr_change_refused(change, ErrorCode.INELIGIBLE_REPLICA)
+    assert not state.retraction_passed_over(change)
+    assert (state.pending, state.high_watermark) == (change, 10)
+    assert state.retraction_passed_over(state.retraction)
+    assert (state.retraction, state.pending, state.high_watermark) == (None, None, 21)
+
+
 def test_a_refused_change_whose_member_is_registered_anew_ends_although_copies_are_on_their_way():
     """Epochs of brokers only rise: no copy can be granted, and the member is asked for under its new registration."""
     state = leader(in_sync=(1,))

@@ -46,6 +46,9 @@ class Leader:
         self.refused.append((change.broker_ids, code.name))
         self.state.isr_change_refused(change, code)
 
+    def in_sync_passed_over(self, change):
+        self.state.retraction_passed_over(change)
+
 
 class Channel:
     """The way to the active controller."""
@@ -92,9 +95,9 @@ async def asks(channel):
     made.close()
 
 
-def answer(code=ErrorCode.NONE, whole=ErrorCode.NONE):
+def answer(code=ErrorCode.NONE, whole=ErrorCode.NONE, partition_epoch=9):
     one = AlterPartitionPartitionResult(
-        partition_index=0, error_code=code, leader_id=1, leader_epoch=3, isr=[1, 2], partition_epoch=9
+        partition_index=0, error_code=code, leader_id=1, leader_epoch=3, isr=[1, 2], partition_epoch=partition_epoch
     )
     topics = [] if whole else [AlterPartitionTopicResult(topic_id=TOPIC_ID, partitions=[one])]
     return AlterPartitionResponse(error_code=whole, topics=topics)
@@ -131,6 +134,27 @@ async def test_another_copy_is_counted(asks, channel, whole):
     asks.ask(leader, leader.state.retraction)
     (partition,) = channel.asked[2][0].topics[0].partitions
     assert [(one.broker_id, one.broker_epoch) for one in partition.new_isr_with_epochs] == [(1, -1)]
+
+
+@pytest.mark.parametrize(("partition_epoch", "is_over"), [(8, True), (9, False)])
+async def test_a_controller_that_raises_no_partition_epoch_ends_a_refused_change(
+    asks, channel, partition_epoch, is_over
+):
+    """Kafka's write no record for a set that holds already. The member that was refused would hold the mark for ever."""
+    leader = Leader()
+    change = leader.state.expansion(2)
+    asks.ask(leader, change)
+    channel.asked[0][1].set_exception(PeerTimeout(Peer(9, "h", 1), "silent"))
+    while len(channel.asked) < 2:
+        await turns()
+    channel.asked[1][1].set_result(answer(ErrorCode.INELIGIBLE_REPLICA))
+    await turns()
+    leader.state.leader_advanced(7)
+    asks.ask(leader, leader.state.retraction)
+    channel.asked[2][1].set_result(answer(partition_epoch=partition_epoch))
+    await turns()
+    assert (leader.state.pending is None, leader.state.high_watermark) == (is_over, 7 if is_over else 5)
+    assert (leader.state.retraction is None) == is_over
 
 
 async def test_an_error_that_only_a_newer_controller_has_is_asked_again(asks, channel):
