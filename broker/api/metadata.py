@@ -108,6 +108,7 @@ class _Answer:
         """Open views, one after the other, then go on; one that cannot be opened has an error."""
         for name in names:
             self._failed_views[name] = await self._broker.views.open(name)
+        self._image = self._broker.image  # that took its time
         return await self.create(missing) if missing else self.build({})
 
     def _may_create(self, name: str) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from stratalog.broker.api import metadata
 from stratalog.client.admin import delete_topics
 from stratalog.client.client import BrokerUnavailable
+from stratalog.metadata.controller.controller import NewTopic, create_topics
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.describe_cluster import DescribeClusterRequest
 from stratalog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -54,6 +55,22 @@ def test_an_empty_list_asks_for_no_topic(broker, version):
     broker.create("a")
     answer = broker.link().call(MetadataRequest(topics=[]), version)
     assert (answer.topics, len(answer.brokers)) == ([], 1)
+
+
+def test_topics_beside_a_view_are_as_they_are_when_it_is_open(broker, monkeypatch):
+    """The bucket may take its time; leaders are named by the image of the answer, not by that of before."""
+    name, views, node = "t@2020-01-01T00:00:00Z", broker.node.views, broker.node
+
+    async def open_late(_name):
+        wanted, made = [NewTopic("u", 1, 1)], {"new_topic_id": node.new_topic_id, "next_int": node.random_int}
+        await node.control.execute(lambda image: create_topics(image, wanted, node.topic_rules(), **made))
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    monkeypatch.setattr(views, "open", open_late)
+    monkeypatch.setattr(views, "to_open", lambda asked: asked == name)
+    answer = broker.link().call(named(name, "u"), 12)
+    expected = {name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "u": ErrorCode.NONE}
+    assert {topic.name: topic.error_code for topic in answer.topics} == expected
 
 
 def test_a_topic_is_found_by_its_id(broker):
