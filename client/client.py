@@ -157,17 +157,26 @@ class Client(Struct):
         return [parse_address(text, "--bootstrap-server") for text in self.bootstrap.split(",")]
 
     def _linked(self, address: tuple[str, int]) -> BrokerLink:
-        if address not in self._links:
+        link = self._open_link(address)
+        if link is None:
             host, port = address
-            self._links[address] = BrokerLink(
-                host, port, timeout_seconds=self.timeout_seconds, client_id=self.client_id
-            )
-        return self._links[address]
+            link = BrokerLink(host, port, timeout_seconds=self.timeout_seconds, client_id=self.client_id)
+            self._links[address] = link
+        return link
+
+    def _open_link(self, address: tuple[str, int]) -> BrokerLink | None:
+        """The connection that there is. One that the broker has closed is forgotten: a request over it would be in doubt."""
+        link = self._links.get(address)
+        if link is None or not link.has_ended():
+            return link
+        del self._links[address]
+        link.close()
+        return None
 
     def reach(self, node_id: int) -> None:
         """Have a connection to a broker that has answered over it. Raises `BrokerAway` after `REACH_SECONDS` at most."""
         host, port = address = self.brokers[node_id]
-        if address in self._links:
+        if self._open_link(address) is not None:
             return
         seconds = min(REACH_SECONDS, self.timeout_seconds)
         link = BrokerLink(host, port, timeout_seconds=seconds, client_id=self.client_id)

@@ -5,6 +5,7 @@ The link retries no request: the caller knows what may be sent twice.
 
 from __future__ import annotations
 
+import select
 import socket
 import sys
 from collections.abc import Mapping
@@ -75,6 +76,15 @@ class BrokerLink:
     def close(self) -> None:
         """Close the connection; answers still due are lost."""
         self._socket.close()
+
+    def has_ended(self) -> bool:
+        """Whether the broker has closed the connection, as it does with idle ones. It takes no answer, and waits for none."""
+        look = select.poll()
+        try:
+            look.register(self._socket, select.POLLIN)
+            return bool(look.poll(0)) and not self._socket.recv(1, socket.MSG_PEEK)
+        except (OSError, ValueError):  # it was reset, or closed here
+            return True
 
     def wait_for(self, timeout_seconds: float) -> None:
         """From now on an answer has so long to come."""

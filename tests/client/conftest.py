@@ -22,6 +22,7 @@ class ScriptedBroker:
         self.answers = {}
         self.ranges = {}
         self.requests = []
+        self._connections = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
@@ -33,6 +34,7 @@ class ScriptedBroker:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._socket.accept()
+                self._connections.append(connection)
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection) -> None:
@@ -65,6 +67,15 @@ class ScriptedBroker:
             return answer
         flexible = version >= type(answer).flexible_since and key != 18
         return b"".join(encode_response(header.correlation_id, [encode_bytes(answer, version)], flexible=flexible))
+
+    def hang_up(self) -> None:
+        """Close every connection, as a broker does with those that are idle for long; new ones are taken."""
+        import socket
+
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._connections.clear()
 
     def close(self) -> None:
         """Accept nothing more."""

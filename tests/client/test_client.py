@@ -166,6 +166,20 @@ def test_a_broken_connection_is_replaced_by_the_next_call(scripted, client) -> N
     assert [topic.name for topic in client.refresh()] == ["orders"]
 
 
+@pytest.mark.parametrize("reaches", [False, True])
+def test_a_connection_that_the_broker_has_closed_as_idle_is_replaced_before_a_request(
+    scripted, client, reaches
+) -> None:
+    """Also where a command asks first whether the broker is there: nothing was sent over it, so nothing is in doubt."""
+    client.topic("orders")
+    scripted.answers[LIST_OFFSETS] = offsets_answer(offset=3)
+    client.list_offsets({ORDERS: -1})
+    scripted.hang_up()
+    if reaches:
+        client.reach(1)
+    assert client.list_offsets({ORDERS: -1})[ORDERS].offset == 3
+
+
 def test_a_reader_may_wait_for_a_broker_that_is_away(scripted, client) -> None:
     """Only a client that says so, and only what reads; another answer than the awaited one ends it."""
     client.topic("orders")
