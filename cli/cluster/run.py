@@ -29,6 +29,9 @@ STUCK_SECONDS: Final = 30.0
 """So long no move comes further and none may begin, before the run gives up."""
 AWAY_SECONDS: Final = 60.0
 """So long the run asks again while a broker gives no answer: another one may lead, or the controller be elected anew."""
+ELSEWHERE_SECONDS: Final = 3.0
+"""So long a move that had begun is seen on the way to other brokers before it is left to whoever wants it there. A broker that
+is behind the controller tells for a moment what was before."""
 ELECTION_SECONDS: Final = 10.0
 """New replicas join the in-sync set in a moment; so long elections of leaders are tried again."""
 
@@ -69,6 +72,10 @@ class Run:
         self._left = {move.partition: move for move in plan.moves}
         self._earlier = set(plan.running).difference(self._left)
         """Partitions on the way to where they should be since an earlier run."""
+        self._begun: set[TopicPartition] = set()
+        """Those that this run has sent on their way."""
+        self._elsewhere: dict[TopicPartition, tuple[float, tuple[int, ...]]] = {}
+        """Those of them that are on the way to other brokers now: since when, and to which."""
         self._leaderless: set[TopicPartition] = set()
         """Those of both that have no leader now: none copies from them."""
         self.outcome = Outcome()
@@ -81,9 +88,22 @@ class Run:
         self._throttle.set(self._plan.moves, self._plan.running)
         least = min_in_sync_replicas(self._client, {move.partition.topic for move in self._plan.moves})
         self._move(least)
-        self._elect(elect_all=elect_all)
-        self._throttle.clear()
+        self._insist(lambda: self._elect(elect_all=elect_all))
+        self._insist(self._throttle.clear)
         return self.outcome
+
+    def _insist(self, attempt: Callable[[], None]) -> None:
+        """Carry out what may be done twice. While no broker or no controller answers it is done again, as long as moves are."""
+        deadline = self._clock() + AWAY_SECONDS
+        while True:
+            try:
+                attempt()
+            except (BrokerAway, KafkaError) as error:
+                if self._clock() >= deadline or (isinstance(error, KafkaError) and not error.retriable):
+                    raise
+            else:
+                return
+            self._sleep(LOOK_SECONDS)
 
     @property
     def progress(self) -> str:
@@ -134,12 +154,15 @@ class Run:
         self._earlier &= running.keys() & parts.keys()
         before = len(self._left)
         self._note_ends(parts, running)
+        self._leave_to_others(parts, running)
         self._leaderless = {one for one in self._left.keys() | self._earlier if parts[one].leader < 0}
-        able = [move for one, move in self._left.items() if one not in self._leaderless]
+        able = [move for one, move in self._left.items() if one not in self._leaderless and one not in self._elsewhere]
         under_way = [move for move in able if _is_under_way(move, running)]
         waiting = [move for move in able if not _is_under_way(move, running)]
         begun = self._begin(waiting, under_way, parts, least)
-        return bool(begun or under_way or self._earlier - self._leaderless or len(self._left) < before)
+        return bool(
+            begun or under_way or self._elsewhere or self._earlier - self._leaderless or len(self._left) < before
+        )
 
     def _note_ends(self, parts: Mapping[TopicPartition, Partition], running: Mapping[TopicPartition, object]) -> None:
         """Take moves off the list that have ended; a topic that was deleted meanwhile needs none."""
@@ -151,6 +174,29 @@ class Run:
             elif one not in running and part.replicas == move.target:
                 self.outcome.moved.append(one)
                 del self._left[one]
+
+    def _leave_to_others(
+        self, parts: Mapping[TopicPartition, Partition], running: Mapping[TopicPartition, Reassignment]
+    ) -> None:
+        """Take moves off the list that another command has turned elsewhere: each would take them back from the other, for ever."""
+        now = self._clock()
+        self._elsewhere = {one: seen for one, seen in self._elsewhere.items() if one in self._left}
+        for one, move in list(self._left.items()):
+            found = running.get(one)
+            if found is not None and found.target != move.target and one in self._begun:
+                since, _ = self._elsewhere.get(one, (now, ()))
+                self._elsewhere[one] = since, found.target
+                if now - since >= ELSEWHERE_SECONDS:
+                    self._leave(one)
+            elif one in self._elsewhere and parts[one].replicas == self._elsewhere[one][1]:
+                self._leave(one)
+            else:
+                self._elsewhere.pop(one, None)
+
+    def _leave(self, one: TopicPartition) -> None:
+        _, target = self._elsewhere.pop(one)
+        self.outcome.refused[one] = f"another command has it move to the brokers {','.join(map(str, target))}"
+        del self._left[one]
 
     def _begin(
         self,
@@ -166,6 +212,7 @@ class Run:
         if not begin:
             return False
         refused = reassign(self._client, {move.partition: move.target for move in begin})
+        self._begun |= {move.partition for move in begin}
         for one, why in refused.items():
             self.outcome.refused[one] = why
             del self._left[one]

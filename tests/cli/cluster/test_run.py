@@ -9,7 +9,7 @@ from stratalog.cli.cluster.run import AWAY_SECONDS, LOOK_SECONDS, SAID_SECONDS, 
 from stratalog.client.client import BrokerUnavailable, Client
 from stratalog.client.reassignments import Reassignment
 from stratalog.metadata.balancing.moves import Move
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
@@ -36,6 +36,8 @@ class World:
     def __init__(self, scripted, parts, looks=1):
         self.parts, self.looks, self.moves, self.refused = dict(parts), looks, {}, {}
         self.most, self.seconds, self.said, self.gone = 0, 0.0, [], False
+        self.others = {}  # partition -> where another operator moves it, whenever it is moved elsewhere
+        self.headless = 0  # so many elections find no controller
         self.silent = 0  # so many lists of moves are asked for in vain
         scripted.ranges = {3: (0, 13), 18: (0, 4), 32: (1, 4), 43: (0, 2), 45: (0, 1), 46: (0, 0)}
         scripted.answers |= {
@@ -72,6 +74,9 @@ class World:
         if self.silent:
             self.silent -= 1
             return None
+        for number, target in self.others.items():
+            if number in self.moves and self.moves[number][0] != target:
+                self.moves[number] = [target, self.looks]
         for number, move in list(self.moves.items()):
             move[1] -= 1
             if move[1] < 0:
@@ -91,6 +96,9 @@ class World:
         return ListPartitionReassignmentsResponse(topics=[OngoingTopicReassignment(name="t", partitions=rows)])
 
     def _elect(self, request):
+        if self.headless:
+            self.headless -= 1
+            return ElectLeadersResponse(error_code=ErrorCode.NOT_CONTROLLER, replica_election_results=[])
         rows = []
         for number in request.topic_partitions[0].partitions:
             _, replicas, in_sync = self.parts[number]
@@ -167,6 +175,17 @@ def test_refused_moves_and_deleted_topics_are_named(scripted):
     assert world.run({0: (1, 4)}).refused == {TopicPartition("t", 0): "the topic was deleted"}
 
 
+@pytest.mark.parametrize("looks", [2, 20])
+def test_a_move_that_another_command_turns_elsewhere_is_left_to_it(scripted, looks):
+    """Two that take a partition from each other move it to and fro, and neither ends: also where the other one is quick."""
+    world = World(scripted, {0: (1, (1, 2), (1, 2)), 1: (1, (1, 2), (1, 2))}, looks=looks)
+    world.others = {0: (1, 4)}
+    outcome = world.run({0: (1, 3), 1: (1, 3)}, at_once=2)
+    assert list(outcome.moved) == [TopicPartition("t", 1)]
+    assert "1,4" in outcome.refused[TopicPartition("t", 0)]
+    assert world.seconds < STUCK_SECONDS
+
+
 def test_a_run_waits_for_the_moves_of_an_earlier_one_and_says_how_far_it_is(scripted):
     """They are in no plan any more, and have to end before the throttle goes."""
     world = World(scripted, {0: (1, (1, 2), (1, 2))}, looks=3 * int(SAID_SECONDS))
@@ -192,3 +211,16 @@ def test_a_run_ends_when_no_broker_answers_for_long(scripted):
     with pytest.raises(BrokerUnavailable):
         world.run({0: (2, 3)})
     assert AWAY_SECONDS <= world.seconds < AWAY_SECONDS + SAID_SECONDS
+
+
+@pytest.mark.parametrize("headless", [3, 1_000_000])
+def test_a_controller_that_is_away_at_the_end_of_a_run_is_waited_for(scripted, headless):
+    """All has been moved, and the throttle is to go: for as long as in the midst of the moves."""
+    world = World(scripted, {0: (1, (1, 2), (1, 2))})
+    world.headless = headless
+    if headless < AWAY_SECONDS:
+        assert world.run({0: (3, 1)}).leaders_changed == 1
+    else:
+        with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+            world.run({0: (3, 1)})
+        assert AWAY_SECONDS <= world.seconds < 2 * AWAY_SECONDS
