@@ -28,6 +28,10 @@ BODY_SECONDS: Final = 30.0
 IDLE_SECONDS: Final = 30.0
 """How long a connection may stay without a request, and how long a client may leave an answer untaken."""
 
+_READ_BYTES: Final = 8192
+"""So much is read of a connection in a turn of the loop. Each byte of a body may come in a chunk of its own, and a request takes few
+bytes: a quarter of a megabyte of them, which asyncio reads otherwise, held the loop for 0.3 s."""
+
 _SWEEP_SECONDS: Final = 1.0
 """The time between two looks at all connections."""
 
@@ -75,7 +79,7 @@ class HttpProtocol(Protocol):
         ...
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(asyncio.BufferedProtocol):
     """One connection: passes everything on to ``served``, aiohttp's protocol, and notes when it happened.
 
     All times are those of the event loop, in seconds. ``read_at`` is when bytes came last, or the last request ended.
@@ -90,6 +94,7 @@ class HttpConnection(asyncio.Protocol):
         self.host = ""
         self._admitted = False
         self.read_at = 0.0
+        self._drops = False
         self._header_since: float | None = None
         self.request_since: float | None = None
         self._body_complete: Callable[[], bool] = lambda: True
@@ -114,12 +119,22 @@ class HttpConnection(asyncio.Protocol):
             self._all.left(self, self._served)
             self._served.connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Where bytes are read to; all connections share it."""
+        del sizehint
+        return self._all.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Bytes of a header or of a body."""
         self.read_at = self._all.now()
         if self.request_since is None and self._header_since is None:
             self._header_since = self.read_at
-        self._served.data_received(data)
+        if not self._drops:
+            self._served.data_received(bytes(self._all.buffer[:nbytes]))
+
+    def drop_rest(self) -> None:
+        """Hand nothing more on: the connection ends with the answer to the present request, whose body nobody reads."""
+        self._drops = True
 
     def eof_received(self) -> bool | None:
         """The client sends nothing more."""
@@ -170,6 +185,7 @@ class HttpConnections:
         self._connections_max = limits.connections_max
         self._per_host_max = limits.per_host_max
         self.now = loop.time
+        self.buffer = bytearray(_READ_BYTES)
         self._served: dict[Any, HttpConnection] = {}
         self._per_host: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None

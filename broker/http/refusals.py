@@ -25,6 +25,7 @@ __all__ = [
     "answer_bad_requests",
     "changing_refusal",
     "json_body",
+    "length_required",
     "refused",
 ]
 
@@ -55,6 +56,13 @@ def refused(status: int, reason: str) -> web.Response:
     return web.json_response({"error": reason}, status=status)
 
 
+def length_required() -> web.Response:
+    """The answer to a body in chunks: each may be one byte, and costs as much as a request."""
+    response = refused(411, "send the body with Content-Length, not in chunks")
+    response.force_close()
+    return response
+
+
 def changing_refusal(
     request: web.Request,
     authorizer: Authorizer,
@@ -81,6 +89,8 @@ async def json_body(request: web.Request) -> dict[str, Any] | web.Response:
     """The JSON object that was sent, or what to answer if it is none."""
     try:
         body = json.loads(await request.read())
+    except ConnectionError as error:  # nobody takes the answer, and the log gets no line
+        return refused(400, f"the body did not come to its end: {error}")
     except RecursionError:
         return refused(400, "the body is not the JSON of settings: it is nested too deeply")
     except ValueError as error:

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from stratalog.broker.http.connections import HttpConnections, HttpProtocol
 from stratalog.broker.http.origin import this_host_only
-from stratalog.broker.http.refusals import MistakesOfClients, answer_bad_requests
+from stratalog.broker.http.refusals import MistakesOfClients, answer_bad_requests, length_required
 from stratalog.broker.http.streaming import stream
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.slices import Slices, Steps
@@ -94,6 +94,9 @@ class HttpServer:
             return await handler(request)
         connection.request_began(request.content.is_eof)
         try:
+            if "Transfer-Encoding" in request.headers:
+                connection.drop_rest()
+                return length_required()
             return await handler(request)
         finally:
             connection.request_ended()

@@ -15,6 +15,7 @@ from stratalog.broker.http.server import Route
 from stratalog.broker.http.services import HttpServices
 from stratalog.broker.http.streaming import stream
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.runtime.fresh_figures import LOOKS_A_STEP
 
 __all__ = ["plan_routes"]
 
@@ -36,7 +37,9 @@ def plan_routes(services: HttpServices) -> dict[str, Route]:
 def _parts(services: HttpServices, topic: str | None) -> Iterator[bytes | None]:
     """The answer as JSON, the steps of one partition at a time, by topic and partition."""
     by_topic: defaultdict[str, list[UnifiedLog]] = defaultdict(list)
-    for unified in services.led:
+    for number, unified in enumerate(list(services.led)):
+        if number % LOOKS_A_STEP == 0:
+            yield None
         by_topic[unified.topic_partition.topic].append(unified)
     yield json.dumps({"bucket": services.bucket_url, "topic": topic})[:-1].encode() + b', "steps": ['
     comma = ""

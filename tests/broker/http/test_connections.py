@@ -5,6 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
 from stratalog.broker.http.connections import BODY_SECONDS, HEADER_SECONDS, IDLE_SECONDS, HttpLimits
 from stratalog.broker.http.listener import HttpListener
@@ -110,6 +111,25 @@ async def test_a_body_has_its_time(site, until):
     site.look(BODY_SECONDS + 1)
     assert await ended(reader)
     writer.close()
+
+
+async def test_little_is_read_at_a_time_and_nothing_of_a_body_in_chunks(site, monkeypatch):
+    """A megabyte of chunks of one byte is as many steps of the parser as 200,000 requests; it held the loop for a second."""
+    sizes = []
+    received = RequestHandler.data_received
+    monkeypatch.setattr(
+        RequestHandler, "data_received", lambda handler, data: (sizes.append(len(data)), received(handler, data))[1]
+    )
+    head = b"%s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for target in (b"GET /livez", b"POST /take", b"POST /absent"):
+        reader, writer = await site.connect(head % target + b"1\r\na\r\n" * 100_000)
+        answer = await asyncio.wait_for(reader.readuntil(b"}"), 5)
+        assert answer.startswith(b"HTTP/1.1 411 ")
+        assert b"Connection: close" in answer
+        writer.close()
+    assert max(sizes) <= 8192
+    assert sum(sizes) <= 10 * 8192  # of 1.8 MB
+    assert await site.get() == 200
 
 
 async def test_a_stream_may_last(site, until):

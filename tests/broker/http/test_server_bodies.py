@@ -100,3 +100,22 @@ async def test_bytes_that_are_no_http_are_answered_and_not_logged(node, caplog):
         await asyncio.wait_for(reader.read(), 10)
         writer.close()
     assert [record.getMessage()[:100] for record in caplog.records] == []
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+async def test_a_client_that_goes_within_its_body_is_not_logged(node, caplog, is_reset):
+    """Any stranger may do so, as often as it likes."""
+    caplog.set_level(logging.WARNING)
+    requests = node.http._server._connections
+    for path, method in ROUTES.items():
+        _, writer = await asyncio.open_connection(*node.http_address[:2])
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{{"
+        writer.write(head.encode())
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        if is_reset:
+            writer.transport.abort()
+        writer.close()
+    while len(requests):
+        await asyncio.sleep(0.01)
+    assert [record.getMessage()[:100] for record in caplog.records] == []

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from stratalog.broker.http.tier_plan import _parts
+from stratalog.broker.runtime.fresh_figures import LOOKS_A_STEP
 from stratalog.cli.http import http_json
 from stratalog.cli.output import NotFoundError
+from stratalog.wire.topic import TopicPartition
 
 
 @pytest.fixture
@@ -38,3 +43,25 @@ def test_an_unknown_topic_is_not_found(waiting):
     """In a sentence."""
     with pytest.raises(NotFoundError, match="'absent' does not exist"):
         waiting("?topic=absent")
+
+
+def test_it_pauses_while_it_puts_the_partitions_in_order():
+    """A broker may lead a hundred thousand."""
+
+    class Led:
+        looks = 0
+
+        def __init__(self, number):
+            self.name = TopicPartition(f"t{number // 10}", number % 10)
+
+        @property
+        def topic_partition(self):
+            Led.looks += 1
+            return self.name
+
+    tiering = SimpleNamespace(watched=lambda _: None)
+    services = SimpleNamespace(led=list(map(Led, range(5000))), tiering=tiering, bucket_url="memory:")
+    most = 0
+    for _ in _parts(services, None):
+        most, Led.looks = max(most, Led.looks), 0
+    assert most <= LOOKS_A_STEP
