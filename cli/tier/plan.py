@@ -68,7 +68,7 @@ def plan(
     steps: list[dict[str, Any]] = []
     url, silent = "", []
     asked, unreached = ([http], []) if http else _brokers(bootstrap, timeout_seconds)
-    for address, topic in product(asked, topics or (None,)):
+    for address, topic in product(asked, dict.fromkeys(topics) or (None,)):
         try:
             answer = http_json(address, "GET", "/v1/tier/plan" + (f"?topic={quote(topic, safe='')}" if topic else ""))
         except HttpUnanswered as error:
@@ -98,17 +98,25 @@ def plan(
 
 
 def _brokers(bootstrap: str, timeout_seconds: float) -> tuple[list[str], list[str]]:
-    """The HTTP addresses of brokers that answer, and a sentence about each one that does not."""
-    found, unreached = [], []
+    """The HTTP addresses of brokers that answer, each once, and a sentence about each broker that is not asked there."""
+    found: dict[str, list[int]] = {}
+    unreached = []
     with Client(bootstrap, timeout_seconds) as client:
         client.refresh([])
         for node_id in sorted(client.brokers):
             try:
                 client.reach(node_id)
-                found.append(http_text_of(client, node_id))
+                found.setdefault(http_text_of(client, node_id), []).append(node_id)
             except BrokerAway as error:
                 unreached.append(f"node {node_id} does not answer ({error}).")
-    return found, unreached
+    for address, nodes in found.items():
+        if len(nodes) > 1:
+            named = ", ".join(map(str, nodes))
+            unreached.append(
+                f"all but one of the nodes {named}: each has {address} for its HTTP address, and one of them answers there. "
+                f"Ask on the machine of each, or give them addresses of their own (stratalog.http.listener)."
+            )
+    return list(found), unreached
 
 
 def _row(step: dict[str, Any], prices: PriceTable | None) -> dict[str, Any]:

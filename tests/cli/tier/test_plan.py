@@ -69,3 +69,26 @@ def test_each_broker_is_asked_and_one_that_is_away_is_named(scripted, monkeypatc
     assert found.exit_code == 4
     assert [json.loads(line)["partition"] for line in found.stdout.splitlines()] == [3, 5]
     assert "Not shown: node 3 does not answer" in found.stderr
+
+
+def test_brokers_with_one_http_address_are_not_taken_for_one_another(scripted, monkeypatch) -> None:
+    """By default each listens on 127.0.0.1:8080 of its own machine: the one of this machine is asked once, for one topic once."""
+    scripted.ranges = {3: (0, 13), 18: (0, 4)}
+    scripted.answers[3] = told.metadata(scripted.port, (1, 2, 3), {})
+    monkeypatch.setattr(plan, "http_text_of", lambda _client, _node: "127.0.0.1:8080")
+    usage = {"reads": 0, "writes": 0, "lists": 0, "deletes": 0, "received_bytes": 0, "sent_bytes": 0}
+    step = {
+        "topic": "t",
+        "partition": 5,
+        "action": "upload",
+        "start": 0,
+        "end": 1,
+        "count": 1,
+        "size_bytes": 9,
+        "why": "due",
+    }
+    monkeypatch.setattr(plan, "http_json", lambda *_: {"bucket": "file:///b", "steps": [step | {"usage": dict(usage)}]})
+    found = CliRunner().invoke(cli, ["tier", "plan", "t", "t", "-b", scripted.address, "--timeout", "1", "--json"])
+    assert found.exit_code == 4
+    assert len(found.stdout.splitlines()) == 1
+    assert "Not shown: all but one of the nodes 1, 2, 3: each has 127.0.0.1:8080" in found.stderr
