@@ -11,6 +11,7 @@ from stratalog.cli.command import broker_options, command
 from stratalog.cli.output import json_option, note, reports_errors, write_rows
 from stratalog.cli.tier.advice import advise
 from stratalog.cli.tiering_file import SettingChange, changes_of, read_tiering_file
+from stratalog.cli.values import read_text_file
 from stratalog.client.admin import ConfigSource, alter_topic_configs, describe_topic_configs
 from stratalog.client.client import Client
 
@@ -38,7 +39,7 @@ def apply(*, file: Path, dry_run: bool, as_json: bool, bootstrap: str, timeout_s
     "6h", "default" to go back to the default. The broker checks every topic before any is changed. Applied twice, the
     second time finds nothing to do.
     """
-    wanted = read_tiering_file(file.read_text("utf-8"), str(file))
+    wanted = read_tiering_file(read_text_file(file), str(file))
     with Client(bootstrap, timeout_seconds) as client:
         if wanted:
             client.refresh(list(wanted))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from stratalog.cli.http import http_json, http_option
+from stratalog.cli.command import HTTP_DEFAULT
+from stratalog.cli.http import http_json
 from stratalog.cli.output import HttpUnanswered, note
+from stratalog.cli.values import read_text_file
 from stratalog.tier.planning.prices import PriceTable, price_table, read_price_tables
 
 __all__ = ["find_bucket", "find_prices", "optional_bucket", "price_options", "tell_prices"]
@@ -19,7 +20,10 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 def optional_bucket(function: Decorated) -> Decorated:
     """Add ``--bucket``, ``--endpoint-url`` and ``--region``, and ``--http`` for when the broker is to tell them."""
-    function = http_option(function)
+    function = click.option(
+        "--http", envvar="STRATALOG_HTTP", show_envvar=True, default=HTTP_DEFAULT, show_default=True, metavar="HOST:PORT",
+        help="Where a broker tells which bucket it works with, if no --bucket is given.",
+    )(function)  # fmt: skip
     function = click.option("--region", metavar="NAME", help="The bucket's region.")(function)
     function = click.option("--endpoint-url", metavar="URL", help="Another S3 server than Amazon's.")(function)
     return click.option(
@@ -54,7 +58,7 @@ def find_prices(price_file: str | None, store_name: str | None, url: str) -> Pri
     """The price table for a bucket; None where the bucket costs nothing or
     its prices are unknown. Raises `Invalid`, `OSError`.
     """
-    own = Path(price_file).read_text("utf-8") if price_file else ""
+    own = read_text_file(price_file) if price_file else ""
     return price_table(read_price_tables(own, price_file or ""), url, name=store_name)
 
 

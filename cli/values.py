@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from stratalog.quantities import parse_duration_ms, parse_size_bytes
@@ -21,6 +22,7 @@ __all__ = [
     "parse_header",
     "parse_json_record",
     "parse_time_ms",
+    "read_text_file",
     "record_format",
     "record_json",
     "time_text",
@@ -35,6 +37,14 @@ FORMAT_HELP: Final = (
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _TIME_MS_END: Final = 1 << 63
 _TOKEN: Final = re.compile(r"%(.?)|\\(.?)|([^%\\]+)", re.DOTALL)
+
+
+def read_text_file(path: str | Path) -> str:
+    """The text of a file that the user has named. Raises `Invalid` for one that is no UTF-8, `OSError`."""
+    try:
+        return Path(path).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{path} is no UTF-8: {error}") from error
 
 
 def parse_time_ms(text: str) -> int:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from pathlib import Path
 from time import monotonic_ns, sleep
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +29,7 @@ from stratalog.cli.spark.options import (
     store_options,
 )
 from stratalog.cli.spark.spark_on_demand import SparkOnDemand
+from stratalog.cli.values import read_text_file
 from stratalog.wire.errors import Invalid
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def _plan_row(
 def _prices(url: str, given: Mapping[str, Any]) -> PriceTable | None:
     from stratalog.tier.planning.prices import price_table, read_price_tables
 
-    own = Path(given["price_file"]).read_text("utf-8") if given["price_file"] else ""
+    own = read_text_file(given["price_file"]) if given["price_file"] else ""
     scheme = url if ":" in url else "file:"
     name = None if scheme.startswith("file:") else given["store_name"]
     return price_table(read_price_tables(own, given["price_file"] or ""), scheme, name=name)

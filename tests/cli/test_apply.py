@@ -56,3 +56,10 @@ def test_no_topic_is_changed_if_one_is_refused(stratalog, topic, file, tmp_path)
 def test_wrong_files_have_their_codes(stratalog, file, line, code) -> None:
     """Usage, and not found."""
     stratalog("apply", file(line), code=code)
+
+
+def test_a_file_that_is_no_text_is_named(stratalog, tmp_path) -> None:
+    """It is a usage error, not a traceback."""
+    path = tmp_path / "tiering.toml"
+    path.write_bytes(b"[topics.caf\xe9]\n")
+    assert "tiering.toml is no UTF-8" in stratalog("apply", str(path), code=2).err

@@ -6,6 +6,7 @@ import pytest
 
 from stratalog.cli.output import HttpUnanswered
 from stratalog.cli.prices import find_bucket, find_prices, tell_prices
+from stratalog.wire.errors import Invalid
 
 
 def test_the_option_comes_first() -> None:
@@ -32,6 +33,14 @@ def test_prices_come_from_the_file_or_from_ours(tmp_path) -> None:
     assert find_prices(str(mine), None, "s3://b").name == "mine"
     assert find_prices(None, "gcs-standard", "file:///x").name == "gcs-standard"
     assert find_prices(None, None, "file:///x") is None
+
+
+def test_a_file_of_prices_that_is_no_text_is_named(tmp_path) -> None:
+    """It is a usage error, not a traceback."""
+    mine = tmp_path / "mine.toml"
+    mine.write_bytes(b'[mine]\ntitle = "caf\xe9"\n')
+    with pytest.raises(Invalid, match=r"mine\.toml is no UTF-8"):
+        find_prices(str(mine), None, "s3://b")
 
 
 def test_the_source_of_prices_is_printed(capsys) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from stratalog.cli import prices
+from stratalog.cli.command import HTTP_DEFAULT
+from stratalog.cli.main import cli
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.work.archive_writer import archive_log
@@ -91,3 +95,13 @@ def test_the_broker_tells_the_bucket(stratalog, live_broker) -> None:
 def test_wrong_questions_have_their_codes(stratalog, bucket, arguments, code) -> None:
     """Missing topics and wrong usage end with their own exit codes."""
     stratalog("tier", "explain", *arguments, "--bucket", bucket, code=code)
+
+
+@pytest.mark.parametrize("arguments", [("fetch", "orders", "0", "--offset", "0"), ("backfill",)])
+def test_without_a_bucket_the_broker_of_this_machine_is_asked(bucket, monkeypatch, arguments) -> None:
+    """As the examples have it; by the address that brokers have by default."""
+    asked = []
+    monkeypatch.setattr(prices, "http_json", lambda http, *_: asked.append(http) or {"bucket": bucket})
+    found = CliRunner().invoke(cli, ["tier", "explain", *arguments, "--json"], env={"STRATALOG_HTTP": None})
+    assert (found.exit_code, bool(found.stdout)) == (0, True)
+    assert asked == [HTTP_DEFAULT]
