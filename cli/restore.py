@@ -131,6 +131,8 @@ def restore(
     report = restorer.run()
     _format_others(target, state.cluster_id, now_ms)
     _tell(report, state, f"{target.start} --bucket {bucket}", takeover=takeover, as_json=as_json)
+    if takeover and topics:
+        _note_lost_copies(report)
 
 
 def _read(
@@ -198,13 +200,7 @@ def _format_others(target: _Target, cluster_id: str, now_ms: int) -> None:
 
 
 def _claim(
-    store: ObjectStore,
-    state: BucketState,
-    back: _WayBack,
-    incarnation: int,
-    node_id: int,
-    now_ms: int,
-    threads: int,
+    store: ObjectStore, state: BucketState, back: _WayBack, incarnation: int, node_id: int, now_ms: int, threads: int
 ) -> BucketState:
     """The bucket's state to restore: as it was read, or as it is after the takeover, which goes ``back`` to a cut."""
     from stratalog.tier.manifests.parts import Claimant
@@ -340,12 +336,7 @@ def _added(store: ObjectStore, topics: Sequence[ArchivedTopic]) -> Iterator[Part
 
 
 def _take_over(
-    store: ObjectStore,
-    state: BucketState,
-    back: _WayBack,
-    claimant: Claimant,
-    now_ms: int,
-    threads: int,
+    store: ObjectStore, state: BucketState, back: _WayBack, claimant: Claimant, now_ms: int, threads: int
 ) -> BucketState:
     """Raise every manifest, take it back to the cut if there is one, and say so in the cluster's document.
 
@@ -395,6 +386,16 @@ def note_differences(report: RestoreReport) -> None:
     for one in report.clamped:
         where = "is left out: its partition was not restored" if one.restored < 0 else f"becomes {one.restored}"
         note(f"Note: group {one.group}, {one.topic}-{one.partition}: the committed offset {one.committed} {where}.")
+
+
+def _note_lost_copies(report: RestoreReport) -> None:
+    """Say that offsets in topics that were not named leave the bucket: the restored broker copies its groups anew."""
+    if left_out := {one.group for one in report.clamped if one.restored < 0}:
+        note(
+            f"Note: the restored broker replaces the bucket's copies of {len(left_out)} groups, which have offsets in topics that "
+            "were not named. A later restore of these finds none: restore all topics together, or keep the offsets above and "
+            "set them then (stratalog group reset-offsets)."
+        )
 
 
 def _tell(report: RestoreReport, state: BucketState, start: str, *, takeover: bool, as_json: bool) -> None:

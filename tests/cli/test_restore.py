@@ -20,6 +20,7 @@ from stratalog.tier.care import restore_plan, rewind
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.messages.commands import TrashArchive
+from stratalog.tier.messages.group_copy import OffsetCopy, group_copy_projection
 from stratalog.tier.messages.projection import cluster_projection, topic_projection, write_projection
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.work.archive_writer import archive_log
@@ -257,6 +258,18 @@ def test_only_the_named_topics_go_back_to_a_cut(cut_bucket, tmp_path):
     assert code == 0
     assert "Restored 1 topics, 1 partitions" in err
     assert ends(store, partitions) == [(1, 10), (0, 20)]
+
+
+@pytest.mark.parametrize(("more", "says"), [(["--topic", "a"], True), ([], False)])
+def test_a_takeover_for_some_topics_says_that_groups_lose_offsets_in_the_others(cut_bucket, tmp_path, more, says):
+    """The broker copies what its groups have, in the place of what they had."""
+    store, partitions = cut_bucket()
+    offsets = [OffsetCopy(one.topic, one.topic_id, 0, 5) for one in partitions]
+    write_projection(store, group_copy_projection("c1", "g", offsets))
+    code, _, err = run("--bucket", store.url, "--data", tmp_path / "new", "--takeover", *more)
+    assert code == 0
+    assert ("group g, b-0: the committed offset 5 is left out" in err) == says
+    assert ("replaces the bucket's copies of 1 groups" in err) == says
 
 
 def test_a_cut_that_lacks_a_named_topic_or_is_another_clusters_changes_nothing(cut_bucket, tmp_path):
