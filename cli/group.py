@@ -10,9 +10,18 @@ from typing import Any, Final
 import click
 
 from stratalog.cli.command import ExampleGroup, broker_options
-from stratalog.cli.output import ExitCode, NotFoundError, json_option, note, reports_errors, write_json, write_rows
+from stratalog.cli.output import (
+    ExitCode,
+    NotFoundError,
+    json_option,
+    note,
+    raise_first,
+    reports_errors,
+    write_json,
+    write_rows,
+)
 from stratalog.cli.values import parse_time_ms
-from stratalog.client.client import Client, ListedOffset
+from stratalog.client.client import BrokerAway, Client, ListedOffset
 from stratalog.client.coordinators import coordinators_away
 from stratalog.client.group_reset import Reset, ResetTo, Target, plan_reset
 from stratalog.client.groups import (
@@ -335,6 +344,12 @@ def delete(*, names: tuple[str, ...], yes: bool, bootstrap: str, timeout_seconds
     if not yes and sys.stdin.isatty():
         click.confirm(f"Delete {', '.join(names)} with all offsets?", abort=True, err=True)
     with Client(bootstrap, timeout_seconds) as client:
-        for name in names:
-            delete_group(client, name)
-    note(f"Deleted {', '.join(names)}.")
+        refused: dict[str, KafkaError | BrokerAway] = {}
+        for name in dict.fromkeys(names):
+            try:
+                delete_group(client, name)
+            except (KafkaError, BrokerAway) as error:
+                refused[name] = error
+    if gone := [name for name in dict.fromkeys(names) if name not in refused]:
+        note(f"Deleted {', '.join(gone)}.")
+    raise_first(refused.values())

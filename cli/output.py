@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import wraps
 from shutil import get_terminal_size
@@ -27,6 +27,7 @@ __all__ = [
     "json_option",
     "json_text",
     "note",
+    "raise_first",
     "reports_errors",
     "write_json",
     "write_rows",
@@ -123,6 +124,15 @@ def exit_code_of(error: Exception) -> ExitCode:
         (Invalid, ExitCode.USAGE),
     )
     return next((code for kind, code in kinds if isinstance(error, kind)), ExitCode.FAILED)
+
+
+def raise_first(errors: Iterable[Exception]) -> None:
+    """End a command that did for some of its names what it could not for others: with the first error, after the others."""
+    found = list(errors)
+    for error in found[1:]:
+        note(f"Error: {_words(error)}")
+    if found:
+        raise found[0]
 
 
 def _words(error: Exception) -> str:

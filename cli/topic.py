@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from stratalog.cli.command import ExampleGroup, broker_options
-from stratalog.cli.output import json_option, note, reports_errors, write_json, write_rows
+from stratalog.cli.output import json_option, note, raise_first, reports_errors, write_json, write_rows
 from stratalog.cli.topic_description import EXAMPLES, describe
 from stratalog.cli.values import setting_value
 from stratalog.client.admin import add_partitions, alter_topic_configs, create_topic, delete_topics
@@ -189,5 +189,8 @@ def delete(*, names: tuple[str, ...], yes: bool, bootstrap: str, timeout_seconds
     if not yes and sys.stdin.isatty():
         click.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
     with Client(bootstrap, timeout_seconds) as client:
-        delete_topics(client, names)
-    note(f"Deleted {', '.join(names)}.")
+        wanted = list(dict.fromkeys(names))
+        refused = delete_topics(client, wanted)
+    if gone := [name for name in wanted if name not in refused]:
+        note(f"Deleted {', '.join(gone)}.")
+    raise_first(refused.values())

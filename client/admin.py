@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stratalog.client.client import Client
 from stratalog.client.commands import command
 from stratalog.client.link import check, code_words
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from stratalog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from stratalog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -126,15 +126,20 @@ def add_partitions(client: Client, name: str, total: int, *, validate_only: bool
         _check(name, answer.error_code, answer.error_message)
 
 
-def delete_topics(client: Client, names: Sequence[str]) -> None:
-    """Delete topics with all their records. Raises `KafkaError` of the first that was refused; others may be gone."""
+def delete_topics(client: Client, names: Sequence[str]) -> dict[str, KafkaError]:
+    """Delete topics with all their records. Returns why each one that was refused was; the others are gone. Raises `KafkaError`."""
     if client.version_of(DeleteTopicsRequest) >= _DELETE_BY_NAME_OR_ID:
         states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
         request = DeleteTopicsRequest(topics=states, timeout_ms=TIMEOUT_MS)
     else:
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS)
+    refused: dict[str, KafkaError] = {}
     for answer in command(client, request).responses:
-        _check(answer.name or "", answer.error_code, answer.error_message)
+        try:
+            _check(answer.name or "", answer.error_code, answer.error_message)
+        except KafkaError as error:
+            refused[answer.name or ""] = error
+    return refused
 
 
 def describe_topic_configs(

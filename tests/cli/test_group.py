@@ -129,6 +129,14 @@ def test_a_group_is_deleted(stratalog, group) -> None:
     assert group not in stratalog("group", "list").out
 
 
+def test_a_group_that_is_not_there_keeps_no_other_from_going(stratalog, group) -> None:
+    """Those that went are named, and so is each that did not."""
+    found = stratalog("group", "delete", "nope", group, "nope2", "--yes", code=3)
+    assert found.err.startswith(f"Deleted {group}.\n")
+    assert found.err.count("Error: ") == 2
+    assert group not in stratalog("group", "list").out
+
+
 def test_a_deleted_topic_takes_its_offsets_along(stratalog, group, filled) -> None:
     """The group may stay, without them."""
     stratalog("topic", "delete", filled, "--yes")

@@ -86,6 +86,14 @@ def test_a_topic_that_is_not_there_is_exit_code_3(stratalog, arguments) -> None:
     assert "nope" not in names_of_topics(stratalog)
 
 
+def test_topics_that_went_beside_one_that_is_not_there_are_named(stratalog, topic) -> None:
+    """They do not come back, so the error alone would mislead."""
+    found = stratalog("topic", "delete", "nope", topic, "nope2", topic, code=3)
+    assert found.err.startswith(f"Deleted {topic}.\n")
+    assert {"nope", "nope2"} <= {word.strip(":") for word in found.err.split()}
+    assert topic not in names_of_topics(stratalog)
+
+
 @pytest.mark.parametrize(
     "arguments", [("alter", "x"), ("create", "x", "-c", "novalue"), ("create", "x", "-p", "0"), ("describe",)]
 )
