@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 import click
 
+from stratalog.broker.runtime.clock import SystemClock
 from stratalog.cli.command import broker_options, command
 from stratalog.cli.http import http_json, http_option, http_text_of
-from stratalog.cli.output import bytes_text, json_option, note, reports_errors, write_json
+from stratalog.cli.output import ExitCode, bytes_text, json_option, note, reports_errors, write_json
 from stratalog.cli.quantities import DURATION_MS
 from stratalog.client.client import Client
 from stratalog.wire.topic import TopicPartition
@@ -62,16 +63,25 @@ def hydrate(
 
     Before a backfill or a replay: its readers then read at the speed of the disk. At most half of the cache is held
     for readers to come; the fetching keeps the budgets of a client called tier-hydrate. See the cost beforehand with
-    `stratalog tier explain fetch`.
+    `stratalog tier explain fetch`. Exit code 5: nothing more of the range came for as long as --timeout says.
     """
     start, end = offsets
     at_leader = http or _leaders_http(bootstrap, timeout_seconds, TopicPartition(topic, partition))
     path = f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}/hydrate"
     at, chunks, size_bytes = start, 0, 0
     answer: dict[str, Any] = {"done": False}
+    clock = SystemClock()
+    came_on_s = clock.monotonic()
     while not answer["done"]:
         answer = http_json(at_leader, "POST", path, {"from": at, "until": end, "pin_ms": pin_ms})
-        at = int(answer["next_offset"])
+        if (came_to := int(answer["next_offset"])) > at:
+            at, came_on_s = came_to, clock.monotonic()
+        elif not answer["done"] and clock.monotonic() - came_on_s >= timeout_seconds:
+            note(
+                f"Error: {topic}-{partition}: nothing from offset {at} on came within {timeout_seconds:g} s; the log of its "
+                f"broker says why. {bytes_text(size_bytes)} before it are held."
+            )
+            raise SystemExit(int(ExitCode.TIMEOUT))
         chunks, size_bytes = chunks + int(answer["chunks"]), size_bytes + int(answer["size_bytes"])
         if not answer["done"]:
             note(f"{topic}-{partition}: up to offset {at}, {bytes_text(size_bytes)} held …")

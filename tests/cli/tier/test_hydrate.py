@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from stratalog.cli.tier import hydrate
+
 
 @pytest.mark.story
 def test_a_range_is_brought_into_the_cache(stratalog, topic) -> None:
@@ -23,6 +25,16 @@ def test_a_range_is_brought_into_the_cache(stratalog, topic) -> None:
     assert row["size_bytes"] > 0
     assert "are held" in stratalog("tier", "hydrate", topic, "0", "0..1").err
     stratalog("topic", "delete", topic)
+
+
+def test_a_range_that_does_not_come_ends_with_5(stratalog, monkeypatch) -> None:
+    """A bucket that fails is asked again and again by the broker, for ever."""
+    answers = [{"next_offset": 7, "done": False, "chunks": 1, "size_bytes": 100}]
+    stuck = {"next_offset": 7, "done": False, "chunks": 0, "size_bytes": 0}
+    monkeypatch.setattr(hydrate, "http_json", lambda *_: answers.pop() if answers else stuck)
+    found = stratalog("tier", "hydrate", "t", "0", "0..10", "--http", "h:1", "--timeout", "0.05", code=5)
+    assert "nothing from offset 7 on came within 0.05 s" in found.err
+    assert "100 B before it are held" in found.err
 
 
 @pytest.mark.parametrize(
