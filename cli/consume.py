@@ -42,7 +42,11 @@ stratalog consume orders --partition 0 --offset -10 --exit
 )
 @click.option("-o", "--offset", default="earliest", show_default=True, metavar="WHERE",
               help="Where to begin: earliest, latest, an offset, -N for the last N, or @TIME (ms since 1970 or ISO 8601).")  # fmt: skip
-@click.option("--to", metavar="WHERE", help="Where to end, exclusive: an offset, latest or @TIME. Implies --exit.")
+@click.option(
+    "--to",
+    metavar="WHERE",
+    help="Where to end, exclusive: an offset, latest or @TIME, but no later than where it ends now. Implies --exit.",
+)
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option(
     "-e", "--exit", "exits", is_flag=True, help="Stop at the end there was at the start, instead of waiting for more."
@@ -88,7 +92,7 @@ def consume(
         reader = _Reader(client, read_committed=isolation == "read_committed", idle_seconds=wait_seconds)
         reader.positions = reader.find(chosen, offset)
         if to is not None or exits:
-            reader.ends = reader.find(chosen, to or "latest")
+            reader.ends = reader.find_ends(chosen, to or "latest")
         if offset.isdecimal():
             reader.check_reached(int(offset))
         taken = 0
@@ -145,6 +149,11 @@ class _Reader(Struct):
             return dict.fromkeys(partitions, number)
         starts, ends = self._listed(partitions, EARLIEST), self._listed(partitions, LATEST)
         return {one: max(starts[one], ends[one] + number) for one in partitions}
+
+    def find_ends(self, partitions: Sequence[TopicPartition], where: str) -> Positions:
+        """The same, where reading ends: no later than where each partition ends now, for no more is waited for."""
+        found, ends = self.find(partitions, where), self._listed(partitions, LATEST)
+        return {one: min(found[one], ends[one]) for one in partitions}
 
     def check_reached(self, offset: int) -> None:
         """Raise `NotFoundError` unless ``offset`` is in a partition, or the next of one."""

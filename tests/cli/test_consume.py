@@ -75,6 +75,19 @@ def test_reading_ends_at_the_given_place(stratalog, filled) -> None:
     assert values(stratalog("consume", filled, "-p", "0", "--to", "1")) == ["v0"]
 
 
+@pytest.mark.parametrize("to", ["5", "99", "@2030-01-01"])
+def test_an_end_that_was_not_reached_yet_is_not_waited_for(stratalog, filled, to) -> None:
+    """Of several partitions most have not: the one with the highest offset would have all others wait."""
+    assert sorted(values(stratalog("consume", filled, "--to", to, "-w", "5"))) == [
+        "other",
+        "v0",
+        "v1",
+        "v2",
+        "v3",
+        "v4",
+    ]
+
+
 def test_a_count_ends_reading(stratalog, filled) -> None:
     """Without waiting for more."""
     assert len(values(stratalog("consume", filled, "-n", "4"))) == 4
