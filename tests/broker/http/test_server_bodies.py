@@ -103,7 +103,7 @@ async def test_bytes_that_are_no_http_are_answered_and_not_logged(node, caplog):
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
-async def test_a_client_that_goes_within_its_body_is_not_logged(node, caplog, is_reset):
+async def test_a_client_that_goes_within_its_body_is_not_logged(node, caplog, until, is_reset):
     """Any stranger may do so, as often as it likes."""
     caplog.set_level(logging.WARNING)
     requests = node.http._server._connections
@@ -116,6 +116,5 @@ async def test_a_client_that_goes_within_its_body_is_not_logged(node, caplog, is
         if is_reset:
             writer.transport.abort()
         writer.close()
-    while len(requests):
-        await asyncio.sleep(0.01)
+    await until(lambda: not len(requests))
     assert [record.getMessage()[:100] for record in caplog.records] == []
