@@ -133,7 +133,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._served.data_received(bytes(self._all.buffer[:nbytes]))
 
     def drop_rest(self) -> None:
-        """Hand nothing more on: the connection ends with the answer to the present request, whose body nobody reads."""
+        """Hand nothing more on: the connection ends with the answer to the present request, and its body is not read."""
         self._drops = True
 
     def eof_received(self) -> bool | None:

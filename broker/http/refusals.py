@@ -89,7 +89,7 @@ async def json_body(request: web.Request) -> dict[str, Any] | web.Response:
     """The JSON object that was sent, or what to answer if it is none."""
     try:
         body = json.loads(await request.read())
-    except ConnectionError as error:  # nobody takes the answer, and the log gets no line
+    except ConnectionError as error:  # the client has gone: the answer is lost, and the log gets no line
         return refused(400, f"the body did not come to its end: {error}")
     except RecursionError:
         return refused(400, "the body is not the JSON of settings: it is nested too deeply")

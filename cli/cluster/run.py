@@ -30,8 +30,8 @@ STUCK_SECONDS: Final = 30.0
 AWAY_SECONDS: Final = 60.0
 """So long the run asks again while a broker gives no answer: another one may lead, or the controller be elected anew."""
 ELSEWHERE_SECONDS: Final = 3.0
-"""So long a move that had begun is seen on the way to other brokers before it is left to whoever wants it there. A broker that
-is behind the controller tells for a moment what was before."""
+"""So long a move that had begun is seen on the way to other brokers before it is left to the command that moves it there. A broker
+that is behind the controller tells for a moment what was before."""
 ELECTION_SECONDS: Final = 10.0
 """New replicas join the in-sync set in a moment; so long elections of leaders are tried again."""
 

@@ -77,7 +77,7 @@ def test_reading_ends_at_the_given_place(stratalog, filled) -> None:
 
 @pytest.mark.parametrize("to", ["5", "99", "@2030-01-01"])
 def test_an_end_that_was_not_reached_yet_is_not_waited_for(stratalog, filled, to) -> None:
-    """Of several partitions most have not: the one with the highest offset would have all others wait."""
+    """Most of several partitions have not: the one with the highest offset would have all others wait."""
     assert sorted(values(stratalog("consume", filled, "--to", to, "-w", "5"))) == [
         "other",
         "v0",
