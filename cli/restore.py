@@ -109,16 +109,20 @@ def restore(
     """
     from stratalog.broker.restore.restorer import Restorer
     from stratalog.tier.care.restore_plan import read_producers
+    from stratalog.tier.work.group_copies import leave_offsets
 
     target = _target(data, path, node_id)
     store = open_bucket(bucket, endpoint_url, region)
     now_ms = SystemClock().wall_ms()
     state = _read(store, cluster_id, topics, threads, now_ms, may_lack=cut_name is not None)
-    back = _WayBack()
+    copies, back = state.groups, _WayBack()
     if cut_name is not None:
         state, back = _at_cut(store, state, cut_name, topics, now_ms, threads, takeover=takeover)
     incarnation = state.incarnation + 1 if takeover else -1
     state = _claim(store, state, back, incarnation, target.node_id, now_ms, threads)
+    if takeover:
+        restored = {(one.partition.topic_id, one.partition.partition) for one in state.partitions} if topics else None
+        leave_offsets(store, state.cluster_id, copies, restored, incarnation)
     restorer = Restorer(
         state,
         target.data,
@@ -131,8 +135,6 @@ def restore(
     report = restorer.run()
     _format_others(target, state.cluster_id, now_ms)
     _tell(report, state, f"{target.start} --bucket {bucket}", takeover=takeover, as_json=as_json)
-    if takeover and topics:
-        _note_lost_copies(report)
 
 
 def _read(
@@ -386,16 +388,6 @@ def note_differences(report: RestoreReport) -> None:
     for one in report.clamped:
         where = "is left out: its partition was not restored" if one.restored < 0 else f"becomes {one.restored}"
         note(f"Note: group {one.group}, {one.topic}-{one.partition}: the committed offset {one.committed} {where}.")
-
-
-def _note_lost_copies(report: RestoreReport) -> None:
-    """Say that offsets in topics that were not named leave the bucket: the restored broker copies its groups anew."""
-    if left_out := {one.group for one in report.clamped if one.restored < 0}:
-        note(
-            f"Note: the restored broker replaces the bucket's copies of {len(left_out)} groups, which have offsets in topics that "
-            "were not named. A later restore of these finds none: restore all topics together, or keep the offsets above and "
-            "set them then (stratalog group reset-offsets)."
-        )
 
 
 def _tell(report: RestoreReport, state: BucketState, start: str, *, takeover: bool, as_json: bool) -> None:

@@ -25,6 +25,7 @@ from stratalog.tier.messages.projection import cluster_projection, topic_project
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.tier.work.cut_commands import create_cut
+from stratalog.tier.work.group_copies import read_group_copies
 from stratalog.tier.work.removal_commands import trash_partition
 from stratalog.wire.batch import Record, build_batch
 
@@ -260,16 +261,33 @@ def test_only_the_named_topics_go_back_to_a_cut(cut_bucket, tmp_path):
     assert ends(store, partitions) == [(1, 10), (0, 20)]
 
 
-@pytest.mark.parametrize(("more", "says"), [(["--topic", "a"], True), ([], False)])
-def test_a_takeover_for_some_topics_says_that_groups_lose_offsets_in_the_others(cut_bucket, tmp_path, more, says):
-    """The broker copies what its groups have, in the place of what they had."""
-    store, partitions = cut_bucket()
-    offsets = [OffsetCopy(one.topic, one.topic_id, 0, 5) for one in partitions]
+@pytest.mark.parametrize("cut", [False, True])
+def test_topics_that_are_restored_one_by_one_find_the_offsets_of_their_groups(cut_bucket, tmp_path, cut):
+    """The broker of the first replaces the copies of its groups, in which the offsets of the others stood."""
+    store, (first, second) = cut_bucket()
+    offsets = [OffsetCopy(one.topic, one.topic_id, 0, 5) for one in (first, second)]
     write_projection(store, group_copy_projection("c1", "g", offsets))
-    code, _, err = run("--bucket", store.url, "--data", tmp_path / "new", "--takeover", *more)
-    assert code == 0
-    assert ("group g, b-0: the committed offset 5 is left out" in err) == says
-    assert ("replaces the bucket's copies of 1 groups" in err) == says
+    more = ["--cut", "before"] if cut else []
+    for number, name in enumerate("ab", 1):
+        data = tmp_path / name
+        code, _, err = run("--bucket", store.url, "--data", data, "--takeover", "--topic", name, *more)
+        assert code == 0
+        assert f"group g, {name}-0" not in err
+        own = [one for one in offsets if one.topic == name]
+        write_projection(store, group_copy_projection("c1", "g", own, incarnation=number))
+    (copy,) = read_group_copies(store, "c1", pytest.fail)
+    assert sorted(copy.offsets) == offsets
+    assert [one.topic for one in copy.left] == ["a"]
+
+
+def test_a_restore_of_all_topics_leaves_no_offset_behind(cut_bucket, tmp_path):
+    """They are in the copies of its groups from then on, and go with them."""
+    store, (first, second) = cut_bucket()
+    left, own = (OffsetCopy(one.topic, one.topic_id, 0, 5) for one in (first, second))
+    write_projection(store, group_copy_projection("c1", "g", [own], 0, [left]))
+    assert run("--bucket", store.url, "--data", tmp_path / "new", "--takeover")[0] == 0
+    write_projection(store, group_copy_projection("c1", "g", [], incarnation=1))
+    assert read_group_copies(store, "c1", pytest.fail) == ()
 
 
 def test_a_cut_that_lacks_a_named_topic_or_is_another_clusters_changes_nothing(cut_bucket, tmp_path):

@@ -45,10 +45,14 @@ class OffsetCopy(NamedTuple):
 
 
 class GroupCopy(NamedTuple):
-    """The committed offsets of one group."""
+    """The committed offsets of one group.
+
+    ``left`` are those among them that a restore of some topics has left in the bucket: the cluster has not their topics.
+    """
 
     group: str
     offsets: tuple[OffsetCopy, ...]
+    left: tuple[OffsetCopy, ...] = ()
 
 
 def groups_prefix(cluster_id: str) -> str:
@@ -75,11 +79,12 @@ def group_copy_projection(
     offsets: Iterable[OffsetCopy],
     incarnation: int = 0,
     coordinator: CoordinatorTerm | None = None,
+    left: Iterable[OffsetCopy] | None = None,
 ) -> WriteProjection:
     """The document of one group; without offsets it says that there are none any more.
 
     A broker of an earlier ``incarnation`` of the cluster, which was cut off from the bucket, does not replace it, and
-    neither does an earlier ``coordinator`` of the group whose command comes late.
+    neither does an earlier ``coordinator`` of the group whose command comes late. Without ``left`` the offsets stay that a restore of some topics has left there.
     """
     rows = [offset_fields(one) for one in sorted(offsets)]
     fields: dict[str, Any] = {
@@ -92,6 +97,8 @@ def group_copy_projection(
     }
     if coordinator is not None:
         fields.update(coordinator_fields(coordinator))
+    if left is not None:
+        fields["left"] = [offset_fields(one) for one in sorted(left)]
     mark = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
     return WriteProjection(group_key(cluster_id, mark, 0), fields)
 
@@ -105,6 +112,9 @@ def group_copy_from_bytes(data: bytes, key: str) -> GroupCopy:
                 f"format {fields['format']!r} version {fields['version']!r} is not known, {FORMAT_NAME} {FORMAT_VERSION} is"
             )
         offsets = tuple(offset_from_fields(row) for row in fields["offsets"])
-        return GroupCopy(text(fields, "group"), offsets)
+        held = {(one.topic_id, one.partition) for one in offsets}
+        left = tuple(map(offset_from_fields, fields.get("left", ())))
+        left = tuple(one for one in left if (one.topic_id, one.partition) not in held)
+        return GroupCopy(text(fields, "group"), offsets + left, left)
     except (ValueError, TypeError, LookupError, AttributeError, Corrupt, Invalid) as error:
         raise Corrupt(f"the copy of a group's offsets {key} cannot be read: {error!r}") from error

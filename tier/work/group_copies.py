@@ -1,18 +1,25 @@
-"""Reads the copies of a cluster's groups that its brokers keep in the bucket (`tier.messages.group_copy`)."""
+"""The copies of a cluster's groups that its brokers keep in the bucket (`tier.messages.group_copy`), as a restore takes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from stratalog.tier.messages.group_copy import GroupCopy, group_copy_from_bytes, groups_prefix
+from stratalog.tier.messages.group_copy import (
+    GroupCopy,
+    group_copy_from_bytes,
+    group_copy_projection,
+    groups_prefix,
+)
+from stratalog.tier.messages.projection import write_projection
 from stratalog.tier.stores.checked_read import get_checked
 from stratalog.tier.stores.store import NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt
+from stratalog.wire.topic import Uuid
 
-__all__ = ["read_group_copies"]
+__all__ = ["leave_offsets", "read_group_copies"]
 
 _THREADS: Final = 16
 
@@ -36,3 +43,29 @@ def read_group_copies(
             elif copy.offsets:
                 found.append(copy)
     return tuple(found)
+
+
+def leave_offsets(
+    store: ObjectStore,
+    cluster_id: str,
+    copies: Iterable[GroupCopy],
+    restored: Collection[tuple[Uuid, int]] | None,
+    incarnation: int,
+) -> int:
+    """Leave the offsets in the bucket that a takeover does not restore; the number of groups that have some.
+
+    ``restored`` are partitions by topic id, None for all. The cluster that goes on has no other topics, and replaces the copies of
+    its groups: without this a later restore of the others would find no offset of them. Raises as `write_projection`.
+    """
+
+    def leave(copy: GroupCopy) -> bool:
+        left = tuple(
+            one for one in copy.offsets if restored is not None and (one.topic_id, one.partition) not in restored
+        )
+        if left != copy.left:
+            taken = [one for one in copy.offsets if one not in left]
+            write_projection(store, group_copy_projection(cluster_id, copy.group, taken, incarnation, left))
+        return bool(left)
+
+    with ThreadPoolExecutor(_THREADS, "groups") as threads:
+        return sum(threads.map(leave, copies))
