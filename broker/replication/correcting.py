@@ -120,8 +120,8 @@ class Correcting:
     async def _trim(self, role: Follower) -> None:
         """Evict as the leader has, if its disk begins behind its log: below the log start records are deleted.
 
-        The archive need not have deleted records, and this log may still begin before them. They go with the log start. Nor
-        need it have any more what the leader evicted once: it is asked first.
+        The archive need not have deleted records, and this log may still begin before them. They go with the log start. It
+        may also lack what the leader evicted once: it is asked first.
         """
         try:
             local_start = await self._end(role, _EARLIEST_LOCAL)

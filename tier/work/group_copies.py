@@ -64,7 +64,7 @@ def leave_offsets(
         )
         if left != copy.left:
             taken = [one for one in copy.offsets if one not in left]
-            write_projection(store, group_copy_projection(cluster_id, copy.group, taken, incarnation, left))
+            write_projection(store, group_copy_projection(cluster_id, copy.group, taken, incarnation, left=left))
         return bool(left)
 
     with ThreadPoolExecutor(_THREADS, "groups") as threads:

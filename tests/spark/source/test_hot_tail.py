@@ -178,7 +178,7 @@ def test_a_log_that_starts_behind_the_archive_is_a_loss_when_planned(log: Any, t
 
 
 def with_a_flipped_bit(*given: Any, **more: Any) -> list[Any]:
-    """What the broker sent, damaged on its way."""
+    """Records as the broker sent them, damaged on their way."""
     (found,) = fetch(*given, **more)
     data = bytearray(found.data)
     data[-1] ^= 1
@@ -188,7 +188,7 @@ def with_a_flipped_bit(*given: Any, **more: Any) -> list[Any]:
 def test_a_batch_that_cannot_be_read_is_left_out_of_the_tail_too(
     log: Any, tmp_path: Path, rewrite_rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a quarantine, by queries, Python programs and counts; it is told of once.
+    """With a quarantine, by queries, Python programs and counts; the log names it once.
 
     A batch whose CRC does not hold may have got other offsets on its way: it is an error.
     """

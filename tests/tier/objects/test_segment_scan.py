@@ -189,7 +189,7 @@ def test_a_batch_that_its_producer_sent_wrong_is_archived_as_it_is(log_bytes, ma
     assert scan(log_bytes.batch(0, 20), 0, 20).unread_count == 0
 
 
-def test_a_wrong_record_count_is_told_where_holes_are_allowed(log_bytes):
+def test_a_wrong_record_count_is_noted_where_holes_are_allowed(log_bytes):
     """A compacted range may miss offsets, but its headers still count its records."""
     found = scan(patched(log_bytes.batch(0, 20), 57, ">i", 19), 0, 20, compacted=True)
     assert (found.record_count, found.unread_first) == (
