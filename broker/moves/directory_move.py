@@ -346,8 +346,7 @@ class DirectoryMove:
         self.target.arriving.pop(self.unified.topic_partition, None)
         if self._is_here:
             self._services.hosted.placing.settled(self.unified)
-        if not self._has_log:
-            self.target.files.forget(self.unified.topic_partition)
+        self.drop_rows()
         await self._drop_source_notes()
         if self.target.writer.offline is not None:
             return
@@ -360,6 +359,15 @@ class DirectoryMove:
             return
         except OSError as error:
             self.target.writer.report(error)
+
+    def drop_rows(self) -> None:
+        """Have the target forget the rows that went ahead of the log: at once where the replica is no longer here.
+
+        A log of its name that is begun there before the move ends would begin with them, at the start of another topic's log.
+        """
+        if not self._has_log:
+            self.target.arriving.pop(self.unified.topic_partition, None)
+            self.target.files.forget(self.unified.topic_partition)
 
     @property
     def _has_log(self) -> bool:

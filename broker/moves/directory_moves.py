@@ -170,7 +170,13 @@ class DirectoryMoves:
         return ErrorCode.NONE
 
     def _gone(self, unified: UnifiedLog) -> None:
-        """A replica has left this broker: its move does not hold up one of the next topic of its name, nor outlive a stop."""
+        """A replica has left this broker: its move does not hold up one of the next topic of its name, nor outlive a stop.
+
+        Nor has the next log of its name any of its rows.
+        """
+        for running in self._running:
+            if running.unified is unified and not running.is_over:
+                running.drop_rows()
         move = self._moves.get(unified.topic_partition)
         if move is not None and move.unified is unified:
             self._cancel(move)

@@ -169,6 +169,30 @@ def test_a_topic_that_is_made_again_in_the_target_keeps_its_rows(make_disks, sto
     assert name not in target.files.stale
 
 
+def test_a_topic_that_is_made_again_in_the_target_has_no_rows_of_the_one_that_was_about_to_come(
+    make_disks, stopping, monkeypatch
+):
+    """Its first record had the offset at which the deleted log began, and its archive was missed for that of the other topic."""
+    disks = make_disks(stopping)
+    monkeypatch.setattr(LogMoving, "is_at", lambda *_: False)  # appends come between, each time
+    for value in (b"1", b"2", b"3"):
+        disks.node.produce("t", value)
+    disks.node.run(lambda: disks.node.partition("t").log.advance_log_start(2))
+    target, hosted = disks.directory(disks.other), disks.node.node.hosted
+    disks.ask(disks.other)
+    disks.node.wait_until(lambda: target.files.log_start_offsets.get(TopicPartition("t", 0)) == 2 and target.files.bounds_stored)
+    stopping.stops = True
+    assert stopping.waiting.wait(60)
+    delete_topics(disks.node.client(), ["t"])
+    disks.node.run(hosted.logs.prefer, TopicPartition("t", 0), target)
+    disks.node.create("t")
+    assert disks.place == disks.other
+    assert disks.node.produce("t", b"w") == [0]
+    stopping.go.set()
+    disks.ended()
+    assert disks.node.values("t") == [b"w"]
+
+
 def test_a_swap_that_fails_leaves_the_log(make_disks, watched):
     """The disk of the target fails with its last call: appends go on, and the next start finds the log."""
     disks = make_disks(watched)
