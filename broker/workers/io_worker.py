@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stratalog.tier import open_store
 from stratalog.tier.messages.commands import (
@@ -83,6 +84,8 @@ WRITES: Final = (
 _PAUSE_DOUBLINGS_MAX: Final = 10
 """So often the number of writes that are refused before the next probe doubles."""
 _UNLIMITED: Final = (1 << 63) - 1
+_TIMES: Final = ("now_ms", "expires_ms")
+"""Fields of commands that say when they were made."""
 
 
 class RatedUpload(Struct, frozen=True):
@@ -188,6 +191,16 @@ class IoWorker:
             worker, command = self._at_rate(command.bytes_per_second), command.upload
         report = self._refuse(command) or worker.execute(command)
         return Executed(report, costs.requests, costs.received_bytes, costs.sent_bytes)
+
+    def aged(self, command: Command | RatedUpload, waited_ms: int) -> Command | RatedUpload:
+        """The command with the time as it is now, after it has waited behind others, which may take hours in an outage.
+
+        A change that dates the trash by an hour ago takes it from readers whose leases are younger than that.
+        """
+        if isinstance(command, RatedUpload):
+            return replace(command, upload=self.aged(command.upload, waited_ms))
+        times = {name: getattr(command, name) + waited_ms for name in _TIMES if hasattr(command, name)}
+        return replace(command, **times) if times else command
 
     def _at_rate(self, bytes_per_second: int) -> Worker:
         """The worker whose uploads share this rate; under a new rate a new account is opened."""

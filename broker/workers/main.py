@@ -29,7 +29,7 @@ from stratalog.broker.workers.channel import Kind, WorkerMessage, WorkerMessages
 from stratalog.broker.workers.watch import START_ID
 from stratalog.wire.errors import Invalid
 
-__all__ = ["Executes", "GetsOn", "Start", "die_with_parent", "limit_memory", "load_target", "main", "serve"]
+__all__ = ["Ages", "Executes", "GetsOn", "Start", "die_with_parent", "limit_memory", "load_target", "main", "serve"]
 
 _PR_SET_PDEATHSIG: Final = 1
 _RECEIVE_BYTES: Final = 256 << 10
@@ -66,6 +66,14 @@ class GetsOn(Protocol):
     """A target's further method if it can tell that a command gets on, on the thread that executes it."""
 
     on_progress: Callable[[], object]
+
+
+@runtime_checkable
+class Ages(Protocol):
+    """A target's further method if its commands say what time it is: they may wait for hours until a thread is free."""
+
+    def aged(self, command: Any, waited_ms: int, /) -> Any:
+        """The command as it would be if it were made now."""
 
 
 def load_target(target: str, options: Mapping[str, Any]) -> Executes:
@@ -155,7 +163,7 @@ class _Worker:
                     self._start(message)
                     self._pulse.end(START_ID)
                 elif self._executor is not None:
-                    self._executor.submit(self._execute, message)
+                    self._executor.submit(self._execute, message, time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def _receive(self) -> bytes:
         try:
@@ -179,14 +187,18 @@ class _Worker:
         if start.memory_bytes is not None:
             limit_memory(start.memory_bytes)
 
-    def _execute(self, message: WorkerMessage) -> None:
+    def _execute(self, message: WorkerMessage, received_s: float) -> None:
         incarnation, request_id = message.incarnation, message.request_id
         self._pulse.begin(request_id)
         try:
             if self._target is None:
                 assert self._refusal is not None
                 raise self._refusal
-            report = self._target.execute(message.load())
+            command = message.load()
+            if isinstance(self._target, Ages):  # by a clock that goes on while the machine is suspended
+                waited_s = time.clock_gettime(time.CLOCK_BOOTTIME) - received_s
+                command = self._target.aged(command, int(waited_s * 1000))
+            report = self._target.execute(command)
             answer = encode_message(incarnation, request_id, Kind.REPORT, report)
         except Exception as error:  # noqa: BLE001 - the broker gets every error
             answer = encode_error(incarnation, request_id, error)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from stratalog.broker.workers.io_worker import RatedUpload, ask, io_patience, io_worker, unanswered_seconds
 from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.leases import write_lease
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.messages import commands
 from stratalog.tier.objects.segment_object import SegmentRequest
@@ -17,7 +18,9 @@ from stratalog.tier.stores.faulty_store import Fault, FaultRule, FaultyStore
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.stores.store import FileRange
 from stratalog.tier.stores.throttled_store import ThrottledStore
+from stratalog.tier.work.archive_writer import archive_log
 from stratalog.tier.work.work import Worker
+from stratalog.wire.batch import Record, build_batch
 
 PARTITION = PartitionId("t", bytes(16), 0)
 CLAIM = commands.Claim(PARTITION, Claimant(0, 1, b"c" * 16), 0, start_offset=0)
@@ -200,3 +203,28 @@ def test_silence_counts_where_an_answer_was_due():
     assert unanswered_seconds([]) == unanswered_seconds([(upload, 9.0), (scan, 9.0)]) == 0.0
     assert unanswered_seconds([(CLAIM, 7.0), (READ, 5.0), (upload, 0.0)]) == 5.0
     assert unanswered_seconds([(CLAIM, 7.0), (READ, 0.0)]) == 0.0
+
+
+def test_trash_of_a_command_that_waited_through_an_outage_is_kept_for_readers_that_came_meanwhile(worker, bucket):
+    """Its bucket was away for two hours, for this broker alone: a reader took a lease, and saw the object live."""
+    hour_ms, us = 3_600_000, CLAIM.claimant
+    batch = bytes(build_batch([Record(0, 1000, None, b"v")], leader_epoch=1))
+    archive_log(bucket, PARTITION, [batch], now_ms=0, claimant=us)
+    made = [
+        commands.SetLogStart(PARTITION, us, 1, 0, "deleted records"),
+        replace(CLAIM, claimant=us._replace(leader_epoch=2)),
+    ]
+    write_lease(bucket, b"l" * 16, 100 * hour_ms, hour_ms)
+    for command in made:
+        assert isinstance(worker.execute(worker.aged(command, 2 * hour_ms)).report, commands.ManifestRead)
+    emptying = commands.EmptyTrash(PARTITION, made[1].claimant, 27 * hour_ms, 24 * hour_ms, None)
+    report = worker.execute(worker.aged(emptying, 0)).report
+    assert (report.removed_count, report.left_count, report.leased_count) == (0, 1, 1)
+
+
+def test_a_merge_that_waited_has_all_of_its_time(worker):
+    """It is struck off when that is over."""
+    merge = commands.MergeObjects(PARTITION, CLAIM.claimant, b"m" * 16, 2, 100, 5, 10)
+    aged = worker.aged(RatedUpload(merge, UNLIMITED), 1000).upload
+    assert (aged.now_ms, aged.expires_ms) == (1005, 1010)
+    assert worker.aged(READ, 1000) == READ

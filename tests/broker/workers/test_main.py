@@ -2,6 +2,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -43,6 +44,37 @@ def test_commands_before_the_start_are_ignored_and_the_end_of_the_socket_ends_se
     thread.join(10)
     assert not thread.is_alive()
     theirs.close()
+
+
+class Ageing:
+    """A target whose commands take 0.3 s and are told how long they have waited."""
+
+    def aged(self, command, waited_ms):
+        return (command, waited_ms)
+
+    def execute(self, command):
+        time.sleep(0.3)
+        return command
+
+
+def test_a_command_that_has_waited_for_a_thread_is_told_for_how_long(monkeypatch):
+    """The one before took the only one."""
+    monkeypatch.setattr("stratalog.broker.workers.main.load_target", lambda target, options: Ageing())
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=serve, args=(theirs,))
+    thread.start()
+    ours.sendall(encode_message(7, 0, Kind.START, Start("any:thing", threads=1)))
+    for number in (1, 2):
+        ours.sendall(encode_message(7, number, Kind.COMMAND, number))
+    messages, found = WorkerMessages(), []
+    while len(found) < 2:
+        found += [one.load() for one in messages.feed(ours.recv(1000)) if one.kind is Kind.REPORT]
+    ours.close()
+    thread.join(10)
+    theirs.close()
+    (first, at_once_ms), (second, waited_ms) = found
+    assert (first, second) == (1, 2)
+    assert at_once_ms < 250 <= waited_ms
 
 
 def test_a_worker_whose_parent_is_another_process_exits_at_once():
