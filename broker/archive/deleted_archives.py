@@ -125,6 +125,8 @@ class DeletedArchives:
         self._attempts: dict[PartitionId, int] = {}
         self._found: set[PartitionId] = set()
         """Archives that were asked for, and are there."""
+        self._told: dict[PartitionId, str] = {}
+        """What was logged last of archives that cannot be removed yet: a cut may hold one for years."""
         self._loaded: dict[PartitionId, DeletedArchive] = {}
         self._running = 0
         self._writing = False
@@ -285,7 +287,8 @@ class DeletedArchives:
         if not isinstance(report, commands.ArchiveRemoved):
             self._failed(one, report)
         elif report.left_count:
-            if report.problem:
+            if report.problem and report.problem != self._told.get(one.partition):
+                self._told[one.partition] = report.problem
                 log.warning("%s: %s", one.partition, report.problem)
             grace_ms, first = self._ports.grace_ms(), not self._attempts[one.partition]
             self._attempts[one.partition] += 1
@@ -317,6 +320,7 @@ class DeletedArchives:
             del self._notes[one.partition]
             self._attempts.pop(one.partition, None)
             self._found.discard(one.partition)
+            self._told.pop(one.partition, None)
             self._write_later()
 
     def _failed(self, one: DeletedArchive, report: commands.Report) -> None:

@@ -18,7 +18,7 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entry import LeaderEpoch
 from stratalog.tier.manifests.entry_chain import ends_of_epochs
 from stratalog.tier.manifests.history import is_kept
-from stratalog.tier.manifests.jobs import end_job
+from stratalog.tier.manifests.jobs import QUARANTINE_KIND, end_job
 from stratalog.tier.manifests.json import predecessor_hash, to_bytes
 from stratalog.tier.manifests.manifest import REPAIR, Manifest, successor
 from stratalog.tier.manifests.manifest_store import (
@@ -36,10 +36,8 @@ from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore, Pr
 from stratalog.wire.errors import Corrupt, Invalid, Retriable
 from stratalog.wire.topic import Uuid
 
-__all__ = ["QUARANTINE", "RepairRefused", "apply_repair", "check_repair", "release_quarantine", "repaired_manifest"]
+__all__ = ["RepairRefused", "apply_repair", "check_repair", "release_quarantine", "repaired_manifest"]
 
-QUARANTINE: Final = "quarantine"
-"""The kind of the job that protects what a repair has left out."""
 _NEVER_MS: Final = 1 << 62
 _PAGES_MAX: Final = 16
 """So many pages of attempts that ended before their manifest was written are passed over."""
@@ -75,7 +73,7 @@ def repaired_manifest(
     kept = {item for job in jobs for item in job.inputs}
     dropped = tuple(sorted({entry.uuid for entry in plan.dropped} - kept))
     if dropped:
-        jobs = (*jobs, Job(uuid, QUARANTINE, now_ms, _NEVER_MS, dropped))
+        jobs = (*jobs, Job(uuid, QUARANTINE_KIND, now_ms, _NEVER_MS, dropped))
     waiting = {item.key for item in base.trash}
     old_pages = tuple(
         TrashEntry(info.key, info.size_bytes, base.claimant.leader_epoch, base.seq + 1, "repair")
@@ -238,11 +236,11 @@ def release_quarantine(store: ObjectStore, partition: PartitionId, *, now_ms: in
 
     def transition(manifest: Manifest) -> Manifest:
         for job in manifest.jobs:
-            if job.kind == QUARANTINE:
+            if job.kind == QUARANTINE_KIND:
                 manifest = end_job(manifest, job.uuid, now_ms=now_ms)
         return manifest
 
-    if all(job.kind != QUARANTINE for job in read_manifest(store, partition).manifest.jobs):
+    if all(job.kind != QUARANTINE_KIND for job in read_manifest(store, partition).manifest.jobs):
         return False
     change_manifest(store, partition, transition)
     return True

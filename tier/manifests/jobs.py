@@ -21,6 +21,7 @@ from stratalog.wire.topic import uuid_text
 __all__ = [
     "JOBS_MAX",
     "MERGE_KIND",
+    "QUARANTINE_KIND",
     "JobRefused",
     "PageRewrite",
     "affected_pages",
@@ -35,6 +36,10 @@ JOBS_MAX = 16
 
 MERGE_KIND: Final = "merge"
 """The kind of a leader's own job: it is swapped in under the leader's claim, and only while it is listed."""
+
+
+QUARANTINE_KIND: Final = "quarantine"
+"""The kind of the job that protects what a repair has left out. It never runs out: an operator strikes it off."""
 
 
 class JobRefused(Invalid):

@@ -26,6 +26,7 @@ from stratalog.tier.bucket.trash import (
 from stratalog.tier.documents.keys import SegmentKey, parse_key, topic_key, topic_prefix
 from stratalog.tier.manifests.entries import read_page
 from stratalog.tier.manifests.garbage import Verdict, judge, old_enough
+from stratalog.tier.manifests.jobs import QUARANTINE_KIND
 from stratalog.tier.manifests.leases import list_leases
 from stratalog.tier.manifests.manifest import Manifest, check_claim
 from stratalog.tier.manifests.manifest_store import StoredManifest, change_manifest, read_manifest
@@ -131,8 +132,10 @@ def remove_archive(store: ObjectStore, command: RemoveArchive) -> ArchiveRemoved
         manifest = change_manifest(store, command.partition, partial(_trashed, command=command)).manifest
     emptied = _emptied(store, manifest, command, None, len(listed))
     manifest, problem = emptied.manifest, emptied.problem
-    if manifest.trash or manifest.pins or manifest.jobs or not command.now_ms > manifest.deleted_ms + command.grace_ms:
+    if not command.now_ms > manifest.deleted_ms + command.grace_ms:
         return ArchiveRemoved(max(len(listed), 1), problem)
+    if manifest.trash or manifest.pins or manifest.jobs:
+        return ArchiveRemoved(max(len(listed), 1), problem or _held(manifest))
     garbage = [
         info.key
         for info in listed
@@ -147,6 +150,16 @@ def remove_archive(store: ObjectStore, command: RemoveArchive) -> ArchiveRemoved
         return ArchiveRemoved(len(left) + len(uploads) - len(old) + 1)
     store.delete_many([command.partition.manifest_key])
     return ArchiveRemoved(0)
+
+
+def _held(manifest: Manifest) -> str:
+    """Say who holds an archive that could go by now; empty if only leases do, which run out."""
+    cuts, kinds = sorted(pin.cut_id for pin in manifest.pins), sorted({job.kind for job in manifest.jobs})
+    holders = [f"the cut {cut_id} (stratalog cut delete)" for cut_id in cuts]
+    holders += [f"a job of the kind {kind}" for kind in kinds if kind != QUARANTINE_KIND]
+    if QUARANTINE_KIND in kinds:
+        holders.append("what a repair has left out (stratalog tier repair --release)")
+    return f"the deleted topic's archive is held by {', '.join(holders)}: it goes when they do" if holders else ""
 
 
 def _trashed(manifest: Manifest, command: RemoveArchive) -> Manifest:

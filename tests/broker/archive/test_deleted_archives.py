@@ -135,6 +135,21 @@ def test_one_partition_after_its_steps(rig):
     assert rig.noted == []
 
 
+def test_it_is_said_once_why_an_archive_stays(rig, caplog):
+    """A cut may hold it for years, and it is asked every hour."""
+    rig.archives.note([archive()])
+    rig.archives.confirm([ID])
+    rig.answer(commands.WriteProjection, commands.Written("k"))
+    rig.answer(commands.TrashArchive, TRASHED)
+    for problem in ("", "a cut", "a cut", "another cut"):
+        rig.answer(commands.RemoveArchive, commands.ArchiveRemoved(1, problem))
+        rig.wake()
+    assert [one.getMessage() for one in caplog.records] == [
+        f"{archive().partition}: a cut",
+        f"{archive().partition}: another cut",
+    ]
+
+
 def test_the_description_goes_with_the_last_partition(rig):
     """Each topic keeps it until then; a few partitions are worked on at a time."""
     rig.archives.note([archive(n) for n in range(6)])

@@ -7,13 +7,14 @@ from msgspec.structs import replace
 
 from stratalog.tier.bucket.trash import TIERING_OFF, begin_again, trash_archive
 from stratalog.tier.bucket.walk import iter_partitions, iter_topics
-from stratalog.tier.care.repair import QUARANTINE, RepairRefused, apply_repair
+from stratalog.tier.care.repair import RepairRefused, apply_repair
 from stratalog.tier.care.repair_plan import plan_repair
 from stratalog.tier.care.rewind import read_cut_target, rewind_partition
 from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.manifests import manifest_store
 from stratalog.tier.manifests.anomaly import AnomalyKind
 from stratalog.tier.manifests.entries import iter_entries
+from stratalog.tier.manifests.jobs import QUARANTINE_KIND
 from stratalog.tier.manifests.json import from_bytes, to_bytes
 from stratalog.tier.manifests.manifest import REPAIR, ManifestFull, claim, successor
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
@@ -168,7 +169,7 @@ def test_a_hole_is_repaired_only_with_leave_to_lose(archive, repairing, kind):
     assert repaired.remote_end == 300
     assert objects == {info.key for info in archive.store.list(archive.partition.segments_prefix)}
     (job,) = repaired.jobs
-    assert (job.kind, job.uuid) == (QUARANTINE, UUID)
+    assert (job.kind, job.uuid) == (QUARANTINE_KIND, UUID)
     assert len(job.inputs) == len(objects) - len(repaired.entries)
 
 

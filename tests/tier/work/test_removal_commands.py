@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stratalog.tier.bucket.trash import DELETED_RECORDS, RETENTION, TIERING_OFF, Retention
-from stratalog.tier.manifests.jobs import MERGE_KIND, list_job
+from stratalog.tier.manifests.jobs import MERGE_KIND, QUARANTINE_KIND, end_job, list_job
 from stratalog.tier.manifests.leases import SKEW_MS, end_lease, write_lease
 from stratalog.tier.manifests.manifest import Claimant, ManifestFenced, ManifestLost, claim, set_log_start
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
@@ -260,9 +260,27 @@ def test_a_cut_keeps_the_archive_of_a_deleted_topic(world):
     trash_partition(world.store, TrashArchive(world.partition, NEXT, world.now_ms, "topic deleted"))
     world.remove()
     world.now_ms += HOUR
-    assert world.remove() > 0
+    report = remove_archive(world.store, RemoveArchive(world.partition, NEXT, world.now_ms, GRACE))
+    assert report.left_count > 0
+    assert "held by the cut cut (stratalog cut delete)" in report.problem
     assert len(world.keys()) == 3
     world.change(lambda m: unpin(m, "cut", now_ms=1))
+    assert world.remove() == 0
+
+
+def test_it_is_said_that_a_repairs_quarantine_holds_the_archive_of_a_deleted_topic(world):
+    """It never runs out: without a word what it holds would stay for ever."""
+    held = world.manifest.entries[1]
+    quarantine = Job(bytes(16), QUARANTINE_KIND, 1, 1 << 62, (held.uuid,))
+    world.change(lambda m: replace(m, jobs=(quarantine,), seq=m.seq + 1))
+    trash_partition(world.store, TrashArchive(world.partition, NEXT, world.now_ms, "topic deleted"))
+    command = RemoveArchive(world.partition, NEXT, world.now_ms, GRACE)
+    assert remove_archive(world.store, command).problem == ""
+    world.now_ms += HOUR
+    command = replace(command, now_ms=world.now_ms)
+    assert "stratalog tier repair --release" in remove_archive(world.store, command).problem
+    assert world.keys() == [held.key]
+    world.change(lambda m: end_job(m, bytes(16), now_ms=1))
     assert world.remove() == 0
 
 
