@@ -114,13 +114,15 @@ class InternalTopics:
         )
 
     def _replication_factor(self, name: str) -> int:
-        """The setting's value; its default, 3, gives way to a cluster of fewer brokers."""
+        """The setting's value; its default, 3, gives way to a cluster of fewer brokers.
+
+        Brokers that are away count, too: the topic is made once, perhaps while one of them is restarted, and follows there later.
+        """
         wanted = self._making.config().integer(name)
         if name in self._making.config().static:
             return wanted
-        brokers = self._making.image().brokers.brokers.values()
-        active = sum(not broker.is_fenced for broker in brokers)
-        return max(1, min(wanted, active))
+        brokers = sum(broker.has_room for broker in self._making.image().brokers.brokers.values())
+        return max(1, min(wanted, brokers))
 
     def _configs(self, topic: str) -> Mapping[str, str]:
         config = self._making.config()

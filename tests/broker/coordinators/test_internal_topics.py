@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from stratalog.broker.coordinators.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC, InternalTopics, TopicMaking
+from stratalog.broker.settings.config import load_config
 from stratalog.wire.errors import ErrorCode, KafkaError
 
 
@@ -29,3 +30,27 @@ def test_a_replication_factor_that_was_asked_for_is_not_lowered(start_node):
     assert TRANSACTION_TOPIC in caught.value.message
     node.run(node.node.coordinators.internal_topics.ensure, GROUP_TOPIC)
     assert GROUP_TOPIC in node.node.image.topics.by_name
+
+
+@pytest.mark.parametrize("topic", [GROUP_TOPIC, TRANSACTION_TOPIC])
+def test_a_topic_that_is_made_while_a_broker_is_away_has_a_replica_there(memory_controller, topic):
+    """The first group may ask while one of three brokers is restarted: the topic is made once, and for good."""
+    one = memory_controller()
+    one.start(1, 2, 3)
+    one.topic("t", (3, 1))
+    while not one.beat(3, wants_shutdown=True).should_shut_down:
+        one.beat(1)
+        one.beat(2)
+    config = load_config(environment={}, host_name="h")
+    making = TopicMaking(
+        config=lambda: config,
+        image=lambda: one.image,
+        control=one.control,
+        rules=one.topic_rules,
+        new_topic_id=one.new_topic_id,
+        random_int=one.random_int,
+    )
+    one.run(InternalTopics(making).ensure(topic))
+    states = one.image.topics.by_name[topic].partitions.values()
+    assert {frozenset(state.replicas) for state in states} == {frozenset((1, 2, 3))}
+    assert {frozenset(state.in_sync_replicas) for state in states} == {frozenset((1, 2))}
