@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from math import ceil
 from typing import Any
 
+from stratalog.broker.fetches.answer_room import AnswerRoom
 from stratalog.broker.fetches.fetch_broker import FetchBroker
 from stratalog.broker.fetches.found_bytes import FoundBytes
+from stratalog.broker.fetches.named_leaders import MOVED, name_leaders
 from stratalog.broker.fetches.preferred_replica import check_reads_here, elsewhere
 from stratalog.broker.fetches.replica_read import ReplicaReader, divergence
-from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.replicas.unified_log import LogRead, UnifiedLog
 from stratalog.broker.requests.context import RequestContext
-from stratalog.broker.requests.current_leaders import CurrentLeaders
 from stratalog.broker.requests.dispatch import PENDING, Pending
 from stratalog.broker.runtime.purgatory import Waiter
 from stratalog.broker.runtime.watchers import Watchers
@@ -25,8 +26,6 @@ from stratalog.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from stratalog.wire.parts import parts_length
@@ -36,10 +35,7 @@ __all__ = ["TOPIC_IDS_SINCE", "FetchAttempt"]
 TOPIC_IDS_SINCE = 13
 """From this version on requests name topics by id (KIP-516)."""
 
-_LEADERS_SINCE = 16
 _READ_COMMITTED = 1
-_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Errors beside which the leader is named (KIP-951)."""
 
 
 class FetchAttempt:
@@ -63,6 +59,7 @@ class FetchAttempt:
         "quota",
         "replica",
         "request",
+        "room",
         "session",
         "session_epoch",
         "table",
@@ -102,6 +99,7 @@ class FetchAttempt:
         self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.cut_bytes = 0
         """Bytes that the present attempt would have found besides if batches could be cut where a limit ends."""
+        self.room = AnswerRoom()
         self.found: FoundBytes | None = None
         """Bytes by partition, as of the last attempt, where there are so many partitions that one alone is looked at again."""
         self.moved = False
@@ -145,7 +143,7 @@ class FetchAttempt:
 
     def begin(self) -> None:
         """Another attempt begins: it has found nothing yet."""
-        self.cut_bytes = 0
+        self.cut_bytes = self.room.misses = 0
         self.pending_remote = []
         if self.replica is not None:
             self.replica.begin()
@@ -168,12 +166,12 @@ class FetchAttempt:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if self._is_answered(unified, wanted, answer):
             return 0
-        offset, log, reader = wanted.fetch_offset, unified.log, (self.context.connection, unified)
+        offset, reader = wanted.fetch_offset, (self.context.connection, unified)
         limit = answer.last_stable_offset if self.committed else answer.high_watermark
-        if limit <= offset <= log.log_end_offset and offset >= log.log_start_offset:
-            unified.leave_archive(reader, offset)
-            return 0  # the usual first look of a reader that has everything: there is nothing to be read yet
-        max_bytes = min(wanted.partition_max_bytes, left_bytes)
+        max_bytes, is_cut = min(wanted.partition_max_bytes, left_bytes), left_bytes < wanted.partition_max_bytes
+        has_room = min_one_batch or max_bytes > 0
+        if self.room.needs_no_look(unified, reader, offset, limit, has_room=has_room, is_cut=is_cut):
+            return 0
         try:
             read = unified.read(
                 reader,
@@ -187,14 +185,25 @@ class FetchAttempt:
             raise self._reported(unified, error) from error
         if read.pending:
             self._wait_for_archive(reader, read.throttle_ms)
-        if read.size_bytes:
-            answer.records = list(read.parts)
-            connection = self.context.connection  # a reader with other answers, too, is in as much of a hurry as ever
-            connection.patient = read.remote and (min_one_batch or connection.patient)
-            if read.next_offset < limit and read.size_bytes < max_bytes and not read.remote:
-                self.cut_bytes += max_bytes - read.size_bytes
-        _name_aborted(answer, read.aborted)
+        elif read.size_bytes:
+            self._take(read, answer, limit, max_bytes, min_one_batch=min_one_batch)
+        elif read.next_offset < limit:
+            self.room.misses += is_cut
+            self.cut_bytes += max_bytes
         return read.size_bytes
+
+    def _take(self, read: LogRead, answer: PartitionData, limit: int, max_bytes: int, *, min_one_batch: bool) -> None:
+        """Put what was read into the answer."""
+        answer.records = list(read.parts)
+        connection = self.context.connection  # a reader with other answers, too, is in as much of a hurry as ever
+        connection.patient = read.remote and (min_one_batch or connection.patient)
+        if read.next_offset < limit and read.size_bytes < max_bytes and not read.remote:
+            self.cut_bytes += max_bytes - read.size_bytes
+        if read.aborted:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                for producer_id, first_offset in read.aborted
+            ]
 
     def _is_answered(self, unified: UnifiedLog, wanted: FetchPartition, answer: PartitionData) -> bool:
         """Fill in the marks; whether the reader has to cut its history, or to read elsewhere, before it gets records."""
@@ -267,24 +276,12 @@ class FetchAttempt:
 
     def note_refusal(self, error: KafkaError) -> None:
         """A partition is answered with ``error``."""
-        self.moved = self.moved or error.code in _MOVED
+        self.moved = self.moved or error.code in MOVED
 
     def name_leaders(self, response: FetchResponse) -> None:
-        """Beside each error that `note_refusal` has noted say who leads, and where that is reached (KIP-951; from version 16 on)."""
-        context = self.context
-        if not self.moved or context.row.version < _LEADERS_SINCE:
-            return
-        leaders = CurrentLeaders(context.broker.image, context.connection.listener.name)
-        for topic in response.responses:
-            for answer in topic.partitions:
-                if answer.error_code in _MOVED:
-                    now = leaders.of(topic.topic, topic.topic_id, answer.partition_index)
-                    if now is not None:
-                        answer.current_leader = LeaderIdAndEpoch(leader_id=now.leader_id, leader_epoch=now.leader_epoch)
-        response.node_endpoints = [
-            NodeEndpoint(node_id=at.node_id, host=at.host, port=at.port, rack=at.rack)
-            for at in leaders.endpoints.values()
-        ]
+        """Beside each error that `note_refusal` has noted say who leads."""
+        if self.moved:
+            name_leaders(self.context, response)
 
     def enough(self, found_bytes: int) -> bool:
         """Whether an answer with so many bytes need not wait: a batch that does not fit would not come by waiting."""
@@ -410,11 +407,3 @@ class FetchAttempt:
             self.session.reader = None
         if self.replica is not None:
             self.replica.end_wait(self)
-
-
-def _name_aborted(answer: PartitionData, aborted: Sequence[tuple[int, int]]) -> None:
-    if aborted:
-        answer.aborted_transactions = [
-            AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-            for producer_id, first_offset in aborted
-        ]

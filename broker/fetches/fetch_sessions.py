@@ -52,7 +52,12 @@ class SessionFetch(FetchAttempt):
         self.begin()
         self.found = FoundBytes() if len(session.dirty) > FEW and self.replica is None else None
         telling = session.gather(
-            self._look, max_bytes=self.max_bytes, enough=self.enough, final=final, marks=self._marks_are_news
+            self._look,
+            max_bytes=self.max_bytes,
+            enough=self.enough,
+            final=final,
+            marks=self._marks_are_news,
+            is_full=self.room.is_full,
         )
         if telling is None:
             return None

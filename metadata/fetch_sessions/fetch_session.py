@@ -13,7 +13,7 @@ first decides who gets the bytes of an answer: those that got some go to the end
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -289,22 +289,25 @@ class FetchSession:
             self.dirty.update(dict.fromkeys(self.partitions.values()))
 
     def gather(
-        self, look: Look, *, max_bytes: int, enough: Callable[[int], bool], final: bool, marks: bool = False
+        self,
+        look: Look,
+        *,
+        max_bytes: int,
+        enough: Callable[[int], bool],
+        final: bool,
+        marks: bool = False,
+        is_full: Callable[[], bool] = bool,
     ) -> Telling | None:
         """The news for the reader, or None if that is not enough yet and ``final`` is not set.
 
         Enough are as many bytes of records as ``enough`` says, an error, a history that parts from the log's, another
         replica to read from, and with ``marks`` a high watermark that the reader does not know. After None every
-        partition is watched.
+        partition is watched. Once the answer ``is_full`` no more are looked at: they come first next time.
         """
         telling: Telling = []
-        found_bytes = lasting = 0
+        found_bytes = 0
         complete = final
-        for partition in list(self.dirty):
-            if partition.told_error and partition.told_error in _LASTING:
-                lasting += 1
-                if lasting > LASTING_LOOKS_MAX:
-                    continue
+        for partition in self._turns(is_full):
             answer = PartitionData(partition_index=partition.wanted.partition, high_watermark=-1, records=b"")
             try:
                 size_bytes = look(partition, answer, max(max_bytes - found_bytes, 0), found_bytes == 0)
@@ -325,6 +328,18 @@ class FetchSession:
         for partition in self.dirty:
             partition.watch()
         return None
+
+    def _turns(self, is_full: Callable[[], bool]) -> Iterator[SessionPartition]:
+        """The dirty partitions that are looked at for one answer."""
+        lasting = 0
+        for partition in list(self.dirty):
+            if is_full():
+                return
+            if partition.told_error and partition.told_error in _LASTING:
+                lasting += 1
+                if lasting > LASTING_LOOKS_MAX:
+                    continue
+            yield partition
 
     def tell(self, telling: Telling) -> None:
         """The answer leaves. Partitions that got records, or an error, let the others go first next time."""
