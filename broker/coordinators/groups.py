@@ -18,6 +18,7 @@ from stratalog.broker.requests.authorizer import Operation, ResourceType
 from stratalog.broker.requests.context import RequestContext, ServedBroker
 from stratalog.broker.requests.dispatch import PENDING, Pending
 from stratalog.broker.runtime.clock import Clock
+from stratalog.broker.runtime.slices import Awaited, Steps
 from stratalog.broker.runtime.tick import Tick
 from stratalog.broker.settings.config import BrokerConfig
 from stratalog.hot.log.log import AppendInfo
@@ -113,19 +114,32 @@ class GroupCoordinator:
         return PENDING
 
     def submit_matched(self, context: RequestContext[ServedBroker], request: ConsumerGroupHeartbeatRequest) -> Pending:
-        """The same for a heartbeat with an expression that is new: what it matches is found out first."""
-        task = context.dispatcher.spawn(self._match_and_submit(context, request))
-        context.on_abandon = task.cancel
-        return PENDING
+        """The same for a heartbeat with an expression that is new: what it matches is found out first.
 
-    async def _match_and_submit(
+        Requests behind it on its connection wait: a member that leaves would leave before it has joined.
+        """
+        return context.sliced(self._matched_steps(context, request))
+
+    def _matched_steps(
         self, context: RequestContext[ServedBroker], request: ConsumerGroupHeartbeatRequest
-    ) -> None:
+    ) -> Steps[Pending]:
+        learned = Awaited(lambda error: error)
+        learning = context.dispatcher.spawn(self._learn(request.subscribed_topic_regex or "", learned))
         try:
-            await self.patterns.learn(request.subscribed_topic_regex or "", self._image().topics)
-            self.submit(context, request.group_id, request)
+            yield learned
+        finally:
+            learning.cancel()
+        if learned.answer is not None:
+            raise learned.answer
+        return self.submit(context, request.group_id, request)
+
+    async def _learn(self, pattern: str, learned: Awaited) -> None:
+        try:
+            await self.patterns.learn(pattern, self._image().topics)
         except Exception as error:  # noqa: BLE001 - whatever is raised becomes an answer
-            context.fail(error)
+            learned.respond(error)
+        else:
+            learned.respond(None)
 
     def heartbeat(
         self, context: RequestContext[ServedBroker], request: HeartbeatRequest

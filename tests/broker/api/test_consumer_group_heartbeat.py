@@ -67,6 +67,18 @@ def test_errors_have_their_words(node):
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+def test_a_member_that_leaves_behind_its_join_by_a_new_expression_is_gone(broker):
+    """A thread finds out the matches of the expression. A leave that was handled first left a ghost that held its partitions."""
+    broker.create("t")
+    broker.link().call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    broker.wait_until(lambda: not broker.node.groups.loading)
+    link, said = broker.link(), {"group_id": "g", "member_id": "x", "topic_partitions": []}
+    joins = {"member_epoch": 0, "rebalance_timeout_ms": 60_000, "subscribed_topic_regex": "t.*"}
+    link.send(ConsumerGroupHeartbeatRequest(**said, **joins), 1)
+    link.send(ConsumerGroupHeartbeatRequest(**said, member_epoch=-1), 1)
+    assert [(one.error_code, one.member_epoch) for one in (link.receive(), link.receive())] == [(0, 1), (0, -1)]
+
+
 @pytest.mark.story
 def test_a_group_survives_a_restart(start_node):
     """A group is the same after the broker was started again."""
