@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO, Final
 
 import click
@@ -17,6 +18,7 @@ from stratalog.client.client import Client
 from stratalog.client.records import Delivered, NewRecord, Producer
 from stratalog.wire.batch import Header
 from stratalog.wire.compression import Codec
+from stratalog.wire.errors import KafkaError, StratalogError
 
 __all__ = ["produce"]
 
@@ -146,14 +148,26 @@ def produce(
         written = 0
         for lines in read_lines(sys.stdin.buffer):
             wanted = lines if count is None else lines[: count - written]
-            records = [reader.read(line, written + index + 1, clock.wall_ms()) for index, line in enumerate(wanted)]
-            delivered = producer.send(records)
+            with _telling(written, len(wanted)):
+                records = [reader.read(line, written + index + 1, clock.wall_ms()) for index, line in enumerate(wanted)]
+                delivered = producer.send(records)
             written += len(delivered)
             if as_json:
                 _write_delivered(delivered)
             if count is not None and written >= count:
                 break
     note(f"Wrote {written} records to {topic}.")
+
+
+@contextmanager
+def _telling(written: int, count: int) -> Iterator[None]:
+    """If the next ``count`` lines fail, say first where the input may be taken up again without records that come twice."""
+    try:
+        yield
+    except (StratalogError, KafkaError):
+        if written:
+            note(f"Lines 1 to {written} are written. The error is of the next {count}, and some of these may be.")
+        raise
 
 
 def _write_delivered(delivered: Sequence[Delivered]) -> None:

@@ -115,6 +115,17 @@ def test_a_line_that_is_no_record_is_a_usage_error(stratalog, topic) -> None:
     assert "line 2: " in stratalog("produce", topic, "--input", "json", stdin='{"value": "x"}\nnonsense\n', code=2).err
 
 
+def test_an_error_in_the_midst_says_what_was_written_before(stratalog, topic, monkeypatch) -> None:
+    """From there the input can be taken up again."""
+    monkeypatch.setattr("stratalog.cli.produce.READ_BYTES", 10)
+    found = stratalog(
+        "produce", topic, "-p", "0", "--input", "json", stdin='{"value": "x"}\n' * 5 + "nonsense\n", code=2
+    )
+    assert "Lines 1 to 5 are written. The error is of the next 1," in found.err
+    assert found.err.index("Lines 1") < found.err.index("Error: line 6")
+    assert len(stratalog("consume", topic, "--exit").out.splitlines()) == 5
+
+
 def test_a_partition_that_is_not_there_is_exit_code_3(stratalog, topic) -> None:
     """The topic exists."""
     assert "counted from 0" in stratalog("produce", topic, "-p", "9", stdin="x\n", code=3).err
