@@ -144,7 +144,7 @@ def replacing_configs(
             after = {name: value for name, value in wanted.items() if value is not None}
             kept = image.configs.of(resource).get(INCARNATION)
             if kept is not None:
-                after[INCARNATION] = kept
+                after.setdefault(INCARNATION, kept)
             records += _alter(image, resource, after, frozenset(wanted), rules)
         except KafkaError as error:
             results.append((resource, failure_of(error)))
@@ -279,8 +279,9 @@ def _check_broker(
     if resource.name:
         _check_registered(image, resource.name)
     for name in sorted(touched & after.keys()):
-        _check_broker_setting(name, after[name], of_all=not resource.name)
-    # A tool may delete all that it finds.
+        if name != INCARNATION:
+            _check_broker_setting(name, after[name], of_all=not resource.name)
+    # A tool may delete all that it finds, or name it unchanged.
     if image.configs.of(resource).get(INCARNATION) != after.get(INCARNATION):
         raise ConfigError(_NOT_DYNAMIC.format(INCARNATION))
     mine = after if resource.name else {}

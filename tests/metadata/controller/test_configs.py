@@ -328,6 +328,18 @@ def test_the_legacy_request_replaces_everything(image):
     assert legacy_alter_configs(image, [(_TOPIC, {"segment.ms": "9"})], _RULES, validate_only=True).records == ()
 
 
+def test_a_replacement_may_name_the_incarnation_unchanged(image):
+    """Older tools read all settings, and write them back with one that differs."""
+    image = image.apply([ConfigRecord(resource_type=4, resource_name="", name=INCARNATION, value="3")])
+    settings = {INCARNATION: "3", "log.retention.ms": "7"}
+    decision = legacy_alter_configs(image, [(CLUSTER_DEFAULT, settings)], _RULES)
+    assert decision.result == ((CLUSTER_DEFAULT, None),)
+    assert image.apply(decision.records).configs.of(CLUSTER_DEFAULT) == settings
+    decision = legacy_alter_configs(image, [(CLUSTER_DEFAULT, settings | {INCARNATION: "4"})], _RULES)
+    assert decision.records == ()
+    assert decision.result[0][1].message == "Cannot update these configs dynamically: [stratalog.incarnation]"
+
+
 @pytest.mark.parametrize("incarnation", [3, -1], ids=["after a takeover", "a drill"])
 def test_no_request_takes_the_incarnation(image, incarnation):
     """No client can lose what guards the bucket: a drill would begin to write into the archive of its owner."""
