@@ -84,7 +84,8 @@ def group_copy_projection(
     """The document of one group; without offsets it says that there are none any more.
 
     A broker of an earlier ``incarnation`` of the cluster, which was cut off from the bucket, does not replace it, and
-    neither does an earlier ``coordinator`` of the group whose command comes late. Without ``left`` the offsets stay that a restore of some topics has left there.
+    neither does an earlier ``coordinator`` of the group whose command comes late. Without ``left`` the offsets stay that a
+    restore of some topics has left there.
     """
     rows = [offset_fields(one) for one in sorted(offsets)]
     fields: dict[str, Any] = {
