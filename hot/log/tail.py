@@ -65,6 +65,7 @@ class LogTail:
         self._dirty: list[Segment] = []
         self._seals: dict[Segment, bytes] = {}
         self._releases: list[Callable[[], None]] = []
+        producers.keep()
 
     # -- queueing -----------------------------------------------------------------------------------------
 
@@ -131,6 +132,7 @@ class LogTail:
                 release()
         self._dirty.clear()
         self.written_offset = self.end_offset
+        self._producers.keep()
         active = self._segments.active
         self._segments.note_border(self.written_offset, active, active.written_bytes)
 

@@ -115,7 +115,7 @@ def discard_unwritten(parts: LogParts) -> None:
     with tail.stops_if_it_fails():
         tail.discard_queued()
         parts.snapshots.store_awaited()
-        forgotten = parts.producers.entries
+        forgotten = dict(parts.producers.entries)
         _cut(parts, tail.written_offset)
     _await_first_batches(parts.producers.entries, forgotten)
     tail.failed = None
@@ -164,7 +164,8 @@ def _cut(parts: LogParts, offset: int) -> None:
     parts.gaps.cut(end_offset)
     parts.epochs.truncate_from_end(end_offset)
     parts.snapshots.keep(0, end_offset)
-    parts.producers.take_over(parts.snapshots.state_at(end_offset))
+    if not parts.producers.take_back(end_offset):
+        parts.producers.take_over(parts.snapshots.state_at(end_offset))
     parts.cycles.note_names()
 
 

@@ -7,6 +7,7 @@ KIP-360, KIP-890, KIP-1228, Kafka's ``ProducerStateManager`` and ``ProducerAppen
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -63,7 +64,16 @@ class ProducerStateManager:
     oldest transaction that is open, or ended by a marker not yet below the high watermark. None when there is none.
     """
 
-    __slots__ = ("_open", "_undecided", "end_offset", "entries", "first_unstable_offset", "name")
+    __slots__ = (
+        "_before",
+        "_kept_offset",
+        "_open",
+        "_undecided",
+        "end_offset",
+        "entries",
+        "first_unstable_offset",
+        "name",
+    )
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -74,6 +84,10 @@ class ProducerStateManager:
         self.first_unstable_offset: int | None = None
         self._open: dict[int, int] = {}  # first offset -> producer id, ascending
         self._undecided: dict[int, int] = {}  # first offset -> marker offset, ended above the high watermark
+        self._before: dict[
+            int, ProducerEntry | None
+        ] = {}  # producers as they stood at the kept offset, if they have changed since
+        self._kept_offset = -1
 
     # -- checks -------------------------------------------------------------------------------------------
 
@@ -207,6 +221,8 @@ class ProducerStateManager:
     ) -> None:
         """A data batch of a producer now stands at ``[base_offset, last_offset]``."""
         entry = self.entries.get(producer_id)
+        if producer_id not in self._before:
+            self._before[producer_id] = None if entry is None else copy(entry)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
         if entry.producer_epoch != epoch:
@@ -224,6 +240,8 @@ class ProducerStateManager:
     def apply_marker(self, marker: EndMarker, offset: int) -> CompletedTransaction | None:
         """A marker now stands at ``offset``. Returns the transaction it ended, None if nothing was open."""
         entry = self.entries.get(marker.producer_id)
+        if marker.producer_id not in self._before:
+            self._before[marker.producer_id] = None if entry is None else copy(entry)
         if entry is None:
             entry = self.entries[marker.producer_id] = ProducerEntry(marker.producer_id)
         completed = None
@@ -271,6 +289,32 @@ class ProducerStateManager:
             del self.entries[producer_id]
         return len(idle)
 
+    # -- taking back --------------------------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """All that was applied is in the file: `take_back` goes no further than here."""
+        self._kept_offset = self.end_offset
+        if self._before:
+            self._before = {}
+
+    def take_back(self, offset: int) -> bool:
+        """Return to the state at ``offset``; False where that is not known, for it is not the last one that was kept.
+
+        A log that finds no room gives up a few batches, and to read all of a segment for that would stop the loop for seconds.
+        """
+        if offset != self._kept_offset:
+            return False
+        for producer_id, entry in self._before.items():
+            if entry is None:
+                self.entries.pop(producer_id, None)
+            else:
+                self.entries[producer_id] = entry
+        undecided = {first: marker for first, marker in self._undecided.items() if marker < offset}
+        self.load(self.entries.values(), offset)
+        self._undecided = undecided
+        self._update_unstable()
+        return True
+
     # -- snapshots ----------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
@@ -289,6 +333,7 @@ class ProducerStateManager:
         self._undecided = {}
         self.end_offset = end_offset
         self._update_unstable()
+        self.keep()
 
     def take_over(self, other: ProducerStateManager) -> None:
         """Replace this state by that of ``other``: the log was cut, or begun anew. Do not use ``other`` any more."""
@@ -297,6 +342,7 @@ class ProducerStateManager:
         self.first_unstable_offset = other.first_unstable_offset
         self._open = other._open
         self._undecided = other._undecided
+        self.keep()
 
     def load_bytes(self, data: bytes, end_offset: int) -> None:
         """Start over from a snapshot file. Raises `Corrupt`."""

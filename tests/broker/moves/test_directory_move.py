@@ -180,7 +180,9 @@ def test_a_topic_that_is_made_again_in_the_target_has_no_rows_of_the_one_that_wa
     disks.node.run(lambda: disks.node.partition("t").log.advance_log_start(2))
     target, hosted = disks.directory(disks.other), disks.node.node.hosted
     disks.ask(disks.other)
-    disks.node.wait_until(lambda: target.files.log_start_offsets.get(TopicPartition("t", 0)) == 2 and target.files.bounds_stored)
+    disks.node.wait_until(
+        lambda: target.files.log_start_offsets.get(TopicPartition("t", 0)) == 2 and target.files.bounds_stored
+    )
     stopping.stops = True
     assert stopping.waiting.wait(60)
     delete_topics(disks.node.client(), ["t"])

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from stratalog.hot.config import LogConfig
+from stratalog.hot.log.snapshots import ProducerSnapshots
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.hot.storage.filesystem import RealFile, RealFilesystem
 from stratalog.wire.errors import KafkaError
@@ -206,3 +207,19 @@ def test_batches_that_are_given_up_where_no_write_has_failed_leave_no_hole(fault
             log.discard_unwritten()
         assert (faulty.headers(log), log.log_end_offset) == (whole, written)
         agrees_with_disk(faulty, log)
+
+
+def test_batches_that_find_no_room_have_no_segment_read_again(bench, full_disk, monkeypatch):
+    """A full disk refuses one batch after the other: to read all of a large segment for each of them stopped the loop for seconds."""
+    bench.files = full_disk
+    log = bench.open()
+    bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.sync()
+    expected = log.producer_state.to_bytes()
+    full_disk.room = 0
+    bench.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=2)
+    with pytest.raises(OSError, match="no space"):
+        log.write_queued()
+    monkeypatch.setattr(ProducerSnapshots, "state_at", None)
+    log.discard_unwritten()
+    assert log.producer_state.to_bytes() == expected

@@ -242,3 +242,25 @@ def test_under_v2_an_unknown_producer_begins_at_0():
     assert refused(state.check_batch, 7, 0, 1, 0, **options) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert state.check_batch(7, 0, 0, 0, **options) is None
     assert state.check_batch(7, 0, 1, 0, transactional=True) is None
+
+
+def test_what_was_applied_since_the_last_write_is_taken_back():
+    """New and known producers, transactions that began or ended meanwhile; further back is not known."""
+    state = ProducerStateManager()
+    for producer, offset in ((1, 0), (2, 1)):
+        state.apply_batch(
+            producer, 0, 0, base_offset=offset, last_offset=offset, timestamp_ms=5, transactional=producer == 1
+        )
+    state.end_offset = 2
+    state.keep()
+    before = state.to_bytes()
+    state.apply_marker(EndMarker(1, 0, 3, 9, commit=False), 2)
+    for producer, offset in ((2, 3), (3, 4)):
+        state.apply_batch(
+            producer, 1, 0, base_offset=offset, last_offset=offset, timestamp_ms=5, transactional=producer == 3
+        )
+    state.end_offset = 5
+    assert not state.take_back(1)
+    assert state.take_back(2)
+    assert [(first, entry.producer_id) for first, entry in state.open_transactions()] == [(0, 1)]
+    assert (state.to_bytes(), state.first_unstable_offset, state.end_offset) == (before, 0, 2)
