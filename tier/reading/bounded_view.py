@@ -164,7 +164,11 @@ def _latest(data: bytes, start: int) -> _Latest:
     for position, header in iter_headers(data):
         if header.max_timestamp <= best.timestamp_ms:
             continue
-        for record in iter_records(data, position):
-            if record.timestamp_ms > best.timestamp_ms and record.offset >= start:
-                best = _Latest(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+        try:
+            for record in iter_records(data, position):
+                if record.timestamp_ms > best.timestamp_ms and record.offset >= start:
+                    best = _Latest(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+        except Corrupt:  # its producer sent it like that: what its header says is all that is known
+            at = _Latest(header.max_timestamp, max(header.base_offset, start), header.partition_leader_epoch)
+            best = max(best, at, key=lambda one: one.timestamp_ms)
     return best

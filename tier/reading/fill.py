@@ -167,12 +167,25 @@ def _find_in_chunk(command: FindTimestamp, chunk: Chunk, data: memoryview) -> Ti
     for position, header in _headers(command.key, chunk, data):
         if header.max_timestamp < command.timestamp_ms or header.next_offset <= command.start_offset:
             continue
-        for record in iter_records(data, position):
-            if record.offset >= command.end_offset:
-                return TimestampFound()
-            if record.timestamp_ms >= command.timestamp_ms and record.offset >= command.start_offset:
-                return TimestampFound(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+        try:
+            for record in iter_records(data, position):
+                if record.offset >= command.end_offset:
+                    return TimestampFound()
+                if record.timestamp_ms >= command.timestamp_ms and record.offset >= command.start_offset:
+                    return TimestampFound(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+        except Corrupt:  # its producer sent it like that; a later answer would pass over what may be in it
+            return _at_batch(header, command.start_offset, command.end_offset)
     return None
+
+
+def _at_batch(header: BatchHeader, start: int, end: int) -> TimestampFound:
+    """The answer for a batch that cannot be opened, by its header: its first offset within the bounds, and its largest time."""
+    offset = max(header.base_offset, start)
+    return (
+        TimestampFound(header.max_timestamp, offset, header.partition_leader_epoch)
+        if offset < end
+        else TimestampFound()
+    )
 
 
 def find_largest_timestamp(store: ObjectStore, command: FindLargestTimestamp) -> TimestampFound:
@@ -193,9 +206,12 @@ def find_largest_timestamp(store: ObjectStore, command: FindLargestTimestamp) ->
         for position, header in _headers(command.key, chunk, data):
             if header.next_offset <= start or header.max_timestamp <= best.timestamp_ms:
                 continue
-            for record in iter_records(data, position):
-                if record.timestamp_ms > best.timestamp_ms and start <= record.offset < end:
-                    best = TimestampFound(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+            try:
+                for record in iter_records(data, position):
+                    if record.timestamp_ms > best.timestamp_ms and start <= record.offset < end:
+                        best = TimestampFound(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+            except Corrupt:
+                best = max(best, _at_batch(header, start, end), key=lambda one: one.timestamp_ms)
     return best
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from stratalog.tier.messages.commands import (
     FindLargestTimestamp,
     FindTimestamp,
     ReadAborted,
+    ReadBoundedView,
     ReadFooter,
     ReadRestartState,
     TimestampFound,
@@ -21,6 +23,7 @@ from stratalog.tier.messages.commands import (
 from stratalog.tier.objects.chunk_table import ChunkTable
 from stratalog.tier.objects.segment_blobs import AbortedTransaction
 from stratalog.tier.objects.segment_reader import CorruptObject, read_object_footer
+from stratalog.tier.reading.bounded_view import read_bounded_view
 from stratalog.tier.reading.fill import (
     fill_chunks,
     find_largest_timestamp,
@@ -29,6 +32,7 @@ from stratalog.tier.reading.fill import (
     read_footer_of,
     read_restart_state,
 )
+from stratalog.tier.reading.time_lookup import offset_at
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.stores.wrappers import CountingStore
 from stratalog.tier.work.archive_writer import archive_log
@@ -211,6 +215,31 @@ def test_the_largest_time_is_none_of_a_deleted_record_of_the_same_batch(memory_s
         for start in range(6)
     ]
     assert found == [1, 1, 3, 3, 4, -1]
+
+
+def test_a_batch_that_cannot_be_opened_is_the_answer_where_it_may_hold_it(memory_store, log_bytes):
+    """Its producer sent it like that. Neither look-ups nor cuts of a topic fail at it, and none passes over its offsets."""
+    bad = bytearray(build_batch([Record(at, 200, None, b"v") for at in range(5, 10)], codec=Codec.ZSTD))
+    bad[61:] = bytes(len(bad) - 61)
+    bad[17:21] = crc32c(bad[21:]).to_bytes(4, "big")
+    others = [[Record(base + at, time, None, b"v") for at in range(5)] for base, time in ((0, 100), (10, 300))]
+    data = bytes(build_batch(others[0]) + bad + build_batch(others[1]))
+    partition = log_bytes.partition
+    manifest = archive_log(memory_store, partition, [data], now_ms=1)
+    key = manifest.entries[0].key
+
+    def first(timestamp_ms, start=0, end=100):
+        return find_timestamp(memory_store, FindTimestamp(partition, key, timestamp_ms, start, end)).offset
+
+    assert [first(100), first(150), first(150, 7), first(150, 0, 5), first(201)] == [0, 5, 7, -1, 10]
+    assert offset_at(memory_store, manifest, 150) == 5
+    largest = [
+        find_largest_timestamp(memory_store, FindLargestTimestamp(partition, key, start, end))
+        for start, end in ((0, 100), (0, 10), (7, 10), (0, 5))
+    ]
+    assert [(one.timestamp_ms, one.offset) for one in largest] == [(300, 10), (200, 5), (200, 7), (100, 0)]
+    view = read_bounded_view(memory_store, ReadBoundedView(partition, timestamp_ms=250))
+    assert (view.end_offset, view.tail.latest_ms, view.tail.latest_offset) == (10, 200, 5)
 
 
 def test_only_chunks_that_may_hold_the_time_are_read(time_log):
