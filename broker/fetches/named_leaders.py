@@ -1,4 +1,4 @@
-"""Who leads, beside the errors of partitions that have moved (KIP-951)."""
+"""The leaders that an answer names beside the errors of partitions that have moved (KIP-951)."""
 
 from __future__ import annotations
 

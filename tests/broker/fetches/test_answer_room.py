@@ -81,7 +81,7 @@ def test_small_limits_of_partitions_fill_no_answer(many):
     assert found(many.link().call(asked, 11)) == {0, 1, COUNT - 1}
 
 
-def test_an_offset_out_of_range_is_told_by_a_full_answer(many):
+def test_a_full_answer_tells_an_offset_out_of_range(many):
     """It is no record that has to wait for room."""
     asked = request(range(COUNT), 1)
     asked.topics[0].partitions[30].fetch_offset = 7
