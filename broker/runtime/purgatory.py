@@ -30,7 +30,7 @@ class Waiter:
     def __init__(
         self,
         purgatory: Purgatory,
-        keys: tuple[Hashable, ...],
+        keys: dict[Hashable, None],
         try_complete: Callable[[], bool],
         expire: Callable[[], None],
         due_ms: int,
@@ -47,7 +47,7 @@ class Waiter:
     def watch(self, key: Hashable) -> None:
         """Wait under one more key."""
         if self.waiting and key not in self._keys:
-            self._keys = (*self._keys, key)
+            self._keys[key] = None
             self._purgatory.add(self, key)
 
     def check(self, key: Hashable = None) -> bool:
@@ -120,7 +120,7 @@ class Purgatory:
         now_ms = int(self._clock.monotonic() * 1000)
         shift = max(timeout_ms.bit_length() - _SLOTS_PER_DELAY_BITS, 0)
         due_ms = (((now_ms + timeout_ms) >> shift) + 1) << shift
-        waiter = Waiter(self, tuple(dict.fromkeys(keys)), try_complete, expire, due_ms)
+        waiter = Waiter(self, dict.fromkeys(keys), try_complete, expire, due_ms)
         by_key = self._by_key
         for key in waiter._keys:  # noqa: SLF001 - the two classes are one mechanism
             watchers = by_key.get(key)
@@ -172,7 +172,7 @@ class Purgatory:
         """A waiter waits under a key; called by :meth:`Waiter.watch`."""
         self._by_key.setdefault(key, {})[waiter] = None
 
-    def remove(self, waiter: Waiter, keys: tuple[Hashable, ...], due_ms: int) -> None:
+    def remove(self, waiter: Waiter, keys: Iterable[Hashable], due_ms: int) -> None:
         """Forget a waiter; called by :meth:`Waiter.cancel`."""
         for key in keys:
             watchers = self._by_key[key]

@@ -244,3 +244,25 @@ def test_a_drained_purgatory_lets_everybody_go():
     loop.advance(0.01)
     assert ended == ["waiting", "late"]
     assert len(purgatory) == 0
+
+
+def test_a_request_may_wait_under_very_many_keys(purgatory):
+    """Each further key is compared with few others: with 2,000 partitions in the archive a fetch took 0.2 s for that alone."""
+    compared = []
+
+    class Key(int):
+        """Counts how often it is compared with another one."""
+
+        __hash__ = int.__hash__
+
+        def __eq__(self, other):
+            compared.append(other)
+            return int(self) == int(other)
+
+    waiter = purgatory.wait(map(Key, range(200)), 1000, lambda: False, lambda: None)
+    compared.clear()
+    for number in range(400):
+        waiter.watch(Key(number))
+    assert len(compared) < 2000
+    waiter.cancel()
+    assert not any(map(purgatory.watched, range(400)))
