@@ -108,14 +108,19 @@ class ColdAdmission:
         self._timer = self._later(max(0, at_ms - self._now_ms()) / 1000, self._due)
 
     def _due(self) -> None:
-        """Wake whose time has come, first come first; those who wait for room until one of them finds none."""
+        """Wake whose time has come, first come first; those who wait for room until one of them finds none.
+
+        One that is refused anew meanwhile has asked with another: a fetch of many partitions is a reader for each.
+        """
         self._timer = None
         full = False
-        for reader, (until_ms, for_room) in list(self._refused.items()):
+        for reader, refused in list(self._refused.items()):
+            until_ms, for_room = refused
             if until_ms > self._now_ms() and (full or not for_room):
                 continue
-            if self._refused.pop(reader, None) is None:
+            if self._refused.get(reader) is not refused:
                 continue
+            del self._refused[reader]
             self.wake(reader)
             full = full or self._refused.get(reader, (0, False))[1]
         if self._refused:

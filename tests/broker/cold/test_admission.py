@@ -135,3 +135,21 @@ def test_no_waiting_time_is_longer_than_an_answer_can_hold(rig):
     """At a byte a second a chunk takes months: a fetch without an answer would be sent again at once."""
     rig.admission.refuse(("a", 1), 4 << 30)
     assert rig.admission.throttle_ms(("a", 1)) == (1 << 31) - 1
+
+
+@pytest.mark.parametrize("wait_ms", [200, 0])
+def test_readers_that_asked_anew_with_another_are_not_woken_again(rig, wait_ms):
+    """A fetch of many partitions is a reader for each. Any of them that is woken has all ask again: a hundred would ask for 10,000."""
+    readers = [("c", number) for number in range(100)]
+
+    def again(_reader):
+        for each in readers:
+            rig.admission.refuse(each, wait_ms)
+
+    again(None)
+    rig.again = again
+    rig.advance(wait_ms or 1000)
+    assert rig.woken == [("c", 0)]
+    rig.advance(wait_ms or 1000)
+    assert len(rig.woken) == 2
+    assert len(rig.admission) == 100
