@@ -72,7 +72,8 @@ class ChunkFiles:
         self._disk_failures = 0
         """Fills that the disk has refused since the last one that came."""
         self._scanned = False
-        self._scan_waiters: list[Reader] | None = None
+        self._scan_waiters: dict[Reader, None] | None = None
+        """Readers to wake when an earlier run's files are known, until they ask again."""
         self._aside = aside
         self._names = map(f"{os.urandom(4).hex()}-{{}}".format, count())
 
@@ -141,6 +142,8 @@ class ChunkFiles:
         if not self._scanned:
             self._scan(reader)
             return False
+        if self._scan_waiters:
+            self._scan_waiters.pop(reader, None)
         to_fill: list[ChunkRef] = []
         wait_ms: int | None = None
         try:
@@ -307,19 +310,21 @@ class ChunkFiles:
     def _scan(self, reader: Reader) -> None:
         """See what an earlier run left, before anything is fetched; the reader is woken then."""
         if self._scan_waiters is not None:
-            self._scan_waiters.append(reader)
+            self._scan_waiters[reader] = None
             return
-        self._scan_waiters = [reader]
+        waiters = self._scan_waiters = {reader: None}
 
         def answered(report: reports.Report) -> None:
-            waiters, self._scan_waiters = self._scan_waiters or [], None
             if isinstance(report, reports.CacheScanned):
                 self._scanned = True
                 self._take_over(report)
-                for waiting in waiters:
+                while waiters:  # a fetch of many partitions is a reader for each: woken for one of them it asks for all
+                    waiting = next(iter(waiters))
+                    del waiters[waiting]
                     self.admission.wake(waiting)
             else:
                 log.warning("the chunk cache %s is looked through with the next fetch: %s", self.directory, report)
+            self._scan_waiters = None
 
         self._submit(commands.ScanCache(self.directory), answered)
 
