@@ -239,8 +239,8 @@ def _header_fields(payload: Bytes, positions: Positions, ends: Positions, counts
 
 def _walk_headers(payload: Bytes, at: int, end: int, count: int, fields: list[Positions]) -> int:
     """`_header_fields` of the next ``count`` headers of one record, into the beginning of ``fields``; where they end."""
-    data = memoryview(payload)
-    keys, key_lengths, values, value_lengths = map(memoryview, fields)
+    data = payload.data
+    keys, key_lengths, values, value_lengths = [field.data for field in fields]
     for number in range(count):
         length, at = _varint(data, at)
         if not 0 <= length <= end - at:

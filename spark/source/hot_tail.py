@@ -28,7 +28,7 @@ from stratalog.wire.address import AddressError, parse_address
 from stratalog.wire.batch import check_batch, iter_headers, iter_records
 from stratalog.wire.errors import Corrupt, ErrorCode, Invalid, KafkaError, Retriable
 from stratalog.wire.messages.fetch import AbortedTransaction
-from stratalog.wire.topic import ZERO_UUID, TopicPartition, uuid_text
+from stratalog.wire.topic import ZERO_UUID, TopicPartition, Uuid, uuid_text
 
 __all__ = [
     "HotSlice",
@@ -55,12 +55,16 @@ _logger = logging.getLogger("stratalog.spark")
 
 
 class HotSlice(NamedTuple):
-    """Offsets ``[start_offset, end_offset)`` of one partition that are read from its leader."""
+    """Offsets ``[start_offset, end_offset)`` of one partition that are read from its leader.
+
+    ``topic_id`` is that of the topic which was planned; zeros where it is not known.
+    """
 
     topic: str
     partition: int
     start_offset: int
     end_offset: int
+    topic_id: Uuid = ZERO_UUID
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -107,7 +111,7 @@ class HotTail:
     def __init__(self, client: Client, *, read_committed: bool) -> None:
         self._client = client
         self._read_committed = read_committed
-        self._topics: Mapping[str, tuple[bytes, list[int]]] = {}
+        self._topics: Mapping[str, tuple[Uuid, list[int]]] = {}
         self._archived_ends: dict[TopicPartition, int] = {}
         self._lock = Lock()  # one connection, many partitions resolved at once
 
@@ -126,6 +130,10 @@ class HotTail:
             for number in numbers
             if assigned is None or number in assigned[name]
         }
+
+    def topic_id(self, topic: str) -> Uuid:
+        """The id of a topic that `find` has found, as the cluster said then; zeros for another one."""
+        return self._topics.get(topic, (ZERO_UUID, []))[0]
 
     def logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogSpan]:
         """Where the logs of these partitions start and end now. Raises `BrokerAway` and `KafkaError`."""
@@ -148,7 +156,7 @@ class HotTail:
         for partition, log in logs.items():
             known = archived.get(partition)
             if known is None or known.end_offset < log.start_offset:
-                topic_id = ZERO_UUID if known is None else known.topic_id
+                topic_id = self.topic_id(partition.topic) if known is None else known.topic_id
                 archived[partition] = PartitionArchive(partition, log.start_offset, log.start_offset, (), topic_id)
         all_archives = [archived[partition] for partition in sorted(archived)]
         self._archived_ends = {each.partition: each.end_offset for each in all_archives}
@@ -254,8 +262,14 @@ def _read(client: Client, each: HotSlice, request: ReadRequest, on_damage: OnDam
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
+            if _is_another_topic(client, each):
+                _tell_of_another_topic(each, position, request)
+                return
             position = _behind_loss(client, each, position, request, error)
             continue
+        if _is_another_topic(client, each):
+            _tell_of_another_topic(each, position, request)
+            return
         whole = [(at, header) for at, header in iter_headers(fetched.data)]
         if not whole:
             empty += 1
@@ -285,6 +299,22 @@ def _read(client: Client, each: HotSlice, request: ReadRequest, on_damage: OnDam
             on_damage=on_damage,
         )
         position = header.next_offset
+
+
+def _is_another_topic(client: Client, each: HotSlice) -> bool:
+    """Whether the brokers, as far as the client knows by its last fetch, have another topic of the name than was planned."""
+    there = client.topic(each.topic).topic_id
+    return ZERO_UUID not in {there, each.topic_id} and there != each.topic_id
+
+
+def _tell_of_another_topic(each: HotSlice, position: int, request: ReadRequest) -> None:
+    loss = (
+        f"{each.topic_partition}: the topic was deleted and made again since the query was planned, and with it the offsets "
+        f"{position} to {each.end_offset - 1} are gone"
+    )
+    if request.fail_on_data_loss:
+        raise DataLoss(f"{loss}. To read what there is, set option 'failOnDataLoss' to 'false'")
+    _logger.warning("%s; skipped, because failOnDataLoss is false", loss)
 
 
 def _check_crcs(each: HotSlice, data: bytes) -> None:

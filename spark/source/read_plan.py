@@ -48,7 +48,9 @@ class PlannedRange(NamedTuple):
     def hot(self) -> HotSlice | None:
         """The offsets that are asked of a broker, if there are any."""
         start = max(self.offsets.start, self.archive.end_offset)
-        return HotSlice(*self.archive.partition, start, self.offsets.end) if start < self.offsets.end else None
+        if start >= self.offsets.end:
+            return None
+        return HotSlice(*self.archive.partition, start, self.offsets.end, self.archive.topic_id)
 
 
 @garbage_pause()

@@ -23,6 +23,7 @@ from stratalog.spark.source.stream_plan import NO_LIMITS, BatchLimits, Spans, ba
 from stratalog.spark.source.stream_tail import StreamTail, split_at
 from stratalog.tier.planning.slices import OffsetRange, SegmentSlice, cut_slices, group_tasks
 from stratalog.tier.stores.store import ObjectStore
+from stratalog.wire.topic import ZERO_UUID
 
 __all__ = ["StreamDriver"]
 
@@ -128,7 +129,8 @@ class StreamDriver:
         others = other_records(look.manifests, end, known_last)
         others.update(other_records(look.manifests, start, known))
         losses = [*others.values(), *told]
-        archived, hot = split_at(look.borders, ranges)
+        topic_id = (lambda _: ZERO_UUID) if self._tail is None else self._tail.times.topic_id
+        archived, hot = split_at(look.borders, ranges, topic_id)
         slices: list[SegmentSlice] = []
         for archive in self._follower.archives(look, archived):
             found, holes = cut_slices(archive, archived[archive.partition])

@@ -7,7 +7,7 @@ one of them is started again, let the stream wait for what they have; then it en
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from stratalog.client.link import BrokerAway
@@ -17,7 +17,7 @@ from stratalog.spark.source.stream_offsets import Offsets
 from stratalog.spark.source.stream_plan import Span
 from stratalog.tier.planning.slices import OffsetRange, PartitionArchive
 from stratalog.wire.errors import KafkaError
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.topic import ZERO_UUID, TopicPartition, Uuid
 
 __all__ = ["StreamTail", "split_at"]
 
@@ -80,16 +80,18 @@ class StreamTail:
 
 
 def split_at(
-    borders: Offsets, ranges: Mapping[TopicPartition, OffsetRange]
+    borders: Offsets,
+    ranges: Mapping[TopicPartition, OffsetRange],
+    topic_id: Callable[[str], Uuid] = lambda _: ZERO_UUID,
 ) -> tuple[dict[TopicPartition, OffsetRange], list[HotSlice]]:
-    """Split each of ``ranges`` into a part from the archive and one from brokers."""
+    """Split each of ``ranges`` into a part from the archive and one from brokers, whose topic has the id ``topic_id``."""
     archived = {
         partition: offsets._replace(end=min(offsets.end, borders[partition]))
         for partition, offsets in ranges.items()
         if offsets.start < borders[partition]
     }
     hot = [
-        HotSlice(*partition, max(offsets.start, borders[partition]), offsets.end)
+        HotSlice(*partition, max(offsets.start, borders[partition]), offsets.end, topic_id(partition.topic))
         for partition, offsets in ranges.items()
         if offsets.end > borders[partition]
     ]

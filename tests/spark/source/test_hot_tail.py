@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 import stratalog
 from stratalog import spark as sl
+from stratalog.client.admin import delete_topics
 from stratalog.client.client import Client
 from stratalog.client.records import NewRecord, fetch, produce_batches
 from stratalog.client.records import Producer as SimpleProducer
@@ -36,6 +37,8 @@ from stratalog.spark.source.options import parse_options
 from stratalog.spark.source.planner import DataLoss
 from stratalog.spark.source.read_plan import plan, plan_slices
 from stratalog.spark.source.source import StratalogSource
+from stratalog.spark.source.stream_driver import StreamDriver
+from stratalog.spark.source.stream_options import parse_stream
 from stratalog.tier import open_store
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.stores.store import ObjectStore
@@ -178,7 +181,7 @@ def test_a_log_that_starts_behind_the_archive_is_a_loss_when_planned(log: Any, t
 
 
 def with_a_flipped_bit(*given: Any, **more: Any) -> list[Any]:
-    """Records as the broker sent them, damaged on their way."""
+    """A fetch whose bytes were damaged on their way."""
     (found,) = fetch(*given, **more)
     data = bytearray(found.data)
     data[-1] ^= 1
@@ -188,7 +191,7 @@ def with_a_flipped_bit(*given: Any, **more: Any) -> list[Any]:
 def test_a_batch_that_cannot_be_read_is_left_out_of_the_tail_too(
     log: Any, tmp_path: Path, rewrite_rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a quarantine, by queries, Python programs and counts; the log names it once.
+    """With a quarantine, by queries, Python programs and counts; one document tells of it.
 
     A batch whose CRC does not hold may have got other offsets on its way: it is an error.
     """
@@ -240,6 +243,34 @@ def test_another_topic_of_the_name_is_refused(log: Any, tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"topic 't' has the id .* deleted and made again.*'hotTail' to 'false'"):
         rows(store, log)
     assert len(rows(store, log, hotTail="false")) == 1
+
+
+def test_a_topic_made_again_behind_the_plan_gives_no_rows(
+    two_partitions: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They would be of another topic, under offsets that the query has planned; also where its stream plans again."""
+    servers = two_partitions.bootstrap_servers
+    store = open_store("memory:")
+    given = {"path": "memory:", "subscribe": "t", "kafka.bootstrap.servers": servers, "startingOffsets": "earliest"}
+    options = parse_options(given)
+    driver = StreamDriver(store, parse_options(given, streaming=True), parse_stream({"hotTailRefresh": "1h"}), 2)
+    end = driver.next_end({T0: 0}, None)
+    (task,) = plan(store, options, 1)
+    assert len(list(read_hot_slices(servers, task, ReadRequest(("offset",))))) == 1  # type: ignore[arg-type]
+    with Client(servers) as client:
+        delete_topics(client, ["t"])
+    two_partitions.create_topic("t", partitions=2)
+    with Client(servers) as client:
+        SimpleProducer(client, "t").send([NewRecord(b"other", 1, partition=0) for _ in range(20)])
+    (streamed, *_), _ = driver.plan({T0: 0}, end)
+    for slices in (task, streamed):
+        with pytest.raises(DataLoss, match=r"t-0: the topic was deleted and made again .* offsets 0 to 4 "):
+            list(read_hot_slices(servers, slices, ReadRequest(("offset",))))  # type: ignore[arg-type]
+        with caplog.at_level(logging.WARNING):
+            assert list(read_hot_slices(servers, slices, ReadRequest(("offset",), fail_on_data_loss=False))) == []  # type: ignore[arg-type]
+        assert "deleted and made again" in caplog.text
+        caplog.clear()
+    driver.close()
 
 
 def test_brokers_that_do_not_answer_are_named(log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
