@@ -17,7 +17,7 @@ from msgspec import Struct
 from stratalog.broker.archive.archived_ends import end_archived, open_below
 from stratalog.broker.archive.log_start import tell_log_start
 from stratalog.broker.cold.reader import RemotePartition
-from stratalog.broker.replicas.batch_mark import batch_at
+from stratalog.broker.replicas.batch_mark import batch_at, holds_any
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.workers.io_worker import Submit
 from stratalog.hot.state.leader_epochs import EpochEntry
@@ -29,7 +29,7 @@ from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.manifests.second_timeline import MadeClaims
 from stratalog.tier.manifests.view import NO_ENTRIES, ManifestView
 from stratalog.tier.messages import commands
-from stratalog.tier.planning.reconcile import Keep, RestartAt, must_reconcile, reconcile
+from stratalog.tier.planning.reconcile import Keep, RestartAt, disputed, must_reconcile, reconcile
 from stratalog.wire.errors import Corrupt, KafkaError
 
 __all__ = ["Reconciling", "TimelinePorts"]
@@ -162,6 +162,8 @@ class Reconciling:
             self._done()
             return
         outcome = self._outcome(report.view)
+        if outcome is None:
+            return
         if isinstance(outcome, RestartAt):
             self._begin_again(outcome)
         elif self._timeline is not None and report.view.newest_key and self._holds(report.view.remote_end - 1):
@@ -184,8 +186,21 @@ class Reconciling:
         self._claimant = claimant
         self._claim()
 
-    def _outcome(self, view: ManifestView, *, diverged: bool = False) -> Keep | RestartAt:
+    def _outcome(self, view: ManifestView, *, diverged: bool = False) -> Keep | RestartAt | None:
+        """Compare the two; None if the disk has refused, which is reported."""
         log_ = self._unified.log
+        local_epochs = [LeaderEpoch(*entry) for entry in log_.leader_epochs.entries]
+        found = disputed(
+            remote_end=min(view.remote_end, log_.log_end_offset),
+            remote_epochs=view.leader_epochs,
+            local_start=log_.local_log_start_offset,
+            local_epochs=local_epochs,
+        )
+        try:
+            bare = [one for one in found if self._is_bare(one)]
+        except OSError as error:
+            self._disk_refused(error, self._claim)
+            return None
         return reconcile(
             remote_end=view.remote_end,
             remote_log_start=view.log_start_offset,
@@ -193,10 +208,18 @@ class Reconciling:
             snapshot_key=view.newest_key or None,
             local_start=log_.local_log_start_offset,
             local_end=log_.log_end_offset,
-            local_epochs=[LeaderEpoch(*entry) for entry in log_.leader_epochs.entries],
+            local_epochs=local_epochs,
             log_start_checkpoint=log_.log_start_offset,
             diverged=diverged,
+            bare=bare,
         )
+
+    def _is_bare(self, offsets: range) -> bool:
+        """Whether the local log has no batch there; one that cannot be read may be of another history. Raises `OSError`."""
+        try:
+            return not holds_any(self._unified.log, offsets)
+        except (Corrupt, KafkaError):
+            return False
 
     def _holds(self, offset: int) -> bool:
         """Whether an offset is on the local disk, and as it was written: the cleaner may have changed it."""
@@ -225,7 +248,7 @@ class Reconciling:
         outcome = self._outcome(view, diverged=diverged)
         if isinstance(outcome, Keep):
             self._keep(outcome)
-        else:
+        elif outcome is not None:
             self._begin_again(outcome)
 
     def _begin_again(self, outcome: RestartAt) -> None:

@@ -6,7 +6,10 @@ check is made after the claim, on the manifest that carries it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -61,6 +64,31 @@ def lineage(epochs: Sequence[LeaderEpoch], start: int, end: int) -> tuple[Leader
     return tuple(e for i, e in enumerate(cut) if i + 1 == len(cut) or cut[i + 1].start_offset > e.start_offset)
 
 
+def disputed(
+    *, remote_end: int, remote_epochs: Sequence[LeaderEpoch], local_start: int, local_epochs: Sequence[LeaderEpoch]
+) -> tuple[range, ...]:
+    """The offsets below the remote end that another epoch wrote in the local log than in the archive, by their histories.
+
+    A log without batches there does not contradict its archive: it was copied from one whose cleaner had removed the first
+    batches of an epoch, and took the first that was left for the beginning.
+    """
+    if not remote_epochs:
+        return ()
+    start = _first_known(local_start, local_epochs, remote_epochs)
+    begun = {e.start_offset for e in (*local_epochs, *remote_epochs) if start < e.start_offset < remote_end}
+    borders = sorted({start, *begun, max(start, remote_end)})
+    return tuple(
+        range(first, end)
+        for first, end in pairwise(borders)
+        if _writer(local_epochs, first) != _writer(remote_epochs, first)
+    )
+
+
+def _writer(epochs: Sequence[LeaderEpoch], offset: int) -> int:
+    slot = bisect_right(epochs, offset, key=attrgetter("start_offset"))
+    return epochs[slot - 1].epoch if slot else -1
+
+
 def reconcile(
     *,
     remote_end: int,
@@ -72,11 +100,13 @@ def reconcile(
     local_epochs: Sequence[LeaderEpoch],
     log_start_checkpoint: int,
     diverged: bool = False,
+    bare: Collection[range] = (),
 ) -> Keep | RestartAt:
     """Compare the local log ``[local_start, local_end)`` with the archive.
 
     The archive wins if it goes further than the local log, or if another epoch wrote any offset that both hold (the
-    archive may begin later than the local log of a replica that kept more). A directory that went back in time has
+    archive may begin later than the local log of a replica that kept more); ``bare`` are those that are `disputed` and
+    hold no batch here. A directory that went back in time has
     given its epochs out twice, so that they agree: then the batches before the remote end tell, and the caller says with
     ``diverged`` that they differ. The log start is the larger of checkpoint and manifest. No log ends below it: DeleteRecords
     may have moved it beyond the remote end, and records that were written between the two would be deleted ones.
@@ -89,10 +119,13 @@ def reconcile(
         reason = f"the log starts at offset {log_start}, and ends at {local_end} on the local disk"
     elif diverged:
         reason = f"the batch before offset {remote_end} is another one in the archive than in the local log"
-    elif remote_epochs and (start := _first_known(local_start, local_epochs, remote_epochs)) < remote_end:
-        ours = lineage(local_epochs, start, remote_end)
-        theirs = lineage(remote_epochs, start, remote_end)
-        if ours != theirs:
+    else:
+        found = disputed(
+            remote_end=remote_end, remote_epochs=remote_epochs, local_start=local_start, local_epochs=local_epochs
+        )
+        if any(one not in bare for one in found):
+            start = _first_known(local_start, local_epochs, remote_epochs)
+            ours, theirs = lineage(local_epochs, start, remote_end), lineage(remote_epochs, start, remote_end)
             reason = f"below offset {remote_end} the local log was written by {_words(ours)}, the archive by {_words(theirs)}"
     if not reason:
         return Keep(log_start, remote_end)

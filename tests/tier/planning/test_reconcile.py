@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stratalog.tier.manifests.entry import LeaderEpoch
-from stratalog.tier.planning.reconcile import Keep, RestartAt, lineage, must_reconcile, reconcile
+from stratalog.tier.planning.reconcile import Keep, RestartAt, disputed, lineage, must_reconcile, reconcile
 
 E = LeaderEpoch
 
@@ -79,6 +79,46 @@ def test_a_range_that_compaction_removed_first_is_no_divergence():
     assert check(local_start=0, local_epochs=(E(1, 52), E(3, 60))) == Keep(10, 100)
     assert isinstance(check(local_start=0, local_epochs=(E(2, 52), E(3, 60))), RestartAt)
     assert isinstance(check(local_start=0, local_epochs=(E(3, 52),)), RestartAt)
+
+
+def test_a_range_without_batches_is_no_divergence():
+    """A log that was copied from a cleaned one does not know where an epoch began whose first batches were gone."""
+    local = (E(1, 0), E(3, 80), E(4, 150))
+    assert disputed(remote_end=100, remote_epochs=(E(1, 0), E(3, 60)), local_start=50, local_epochs=local) == (
+        range(60, 80),
+    )
+    assert check(local_epochs=local, bare=(range(60, 80),)) == Keep(10, 100)
+    assert isinstance(check(local_epochs=local), RestartAt)
+    assert isinstance(check(local_epochs=local, bare=(range(60, 79),)), RestartAt)
+    forked = (E(1, 0), E(2, 70), E(3, 80))
+    assert isinstance(check(local_epochs=forked, bare=(range(60, 70),)), RestartAt)
+    assert check(local_epochs=forked, bare=(range(60, 70), range(70, 80))) == Keep(10, 100)
+
+
+def rising(pairs):
+    """A history: epochs and starts rise."""
+    found = []
+    for epoch, start in sorted(pairs):
+        if not found or (epoch > found[-1].epoch and start > found[-1].start_offset):
+            found.append(E(epoch, start))
+    return tuple(found)
+
+
+@given(
+    *[st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30)), max_size=5).map(rising)] * 2,
+    st.integers(0, 30),
+    st.integers(0, 30),
+)
+def test_disputed_offsets_have_another_writer(ours, theirs, start, end):
+    """Every offset that both name a writer of is disputed if and only if these differ."""
+
+    def writer(epochs, offset):
+        return next((e.epoch for e in reversed(epochs) if e.start_offset <= offset), None)
+
+    found = disputed(remote_end=end, remote_epochs=theirs, local_start=start, local_epochs=ours)
+    told = [offset for one in found for offset in one]
+    known = max([start, *(e.start_offset for e in (*theirs[:1], *ours[:1]))])
+    assert told == [n for n in range(known, end) if theirs and writer(ours, n) != writer(theirs, n)]
 
 
 def test_an_empty_archive_changes_nothing():
