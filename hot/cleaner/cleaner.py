@@ -52,6 +52,7 @@ class CleanJob(Struct, frozen=True, kw_only=True):
     now_ms: int
     delete_retention_ms: int
     forgettable_below: int
+    epoch_starts: tuple[int, ...] = ()
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
@@ -95,7 +96,8 @@ class Cleaning:
         self._pace = pace
         self._map = OffsetMap(job.map_bytes, job.map_load_factor, job.first_dirty_offset, job.end_offset)
         self._groups: list[list[CleanableSegment]] = []
-        rules = FilterRules(job.now_ms, job.delete_retention_ms, job.end_offset, job.forgettable_below)
+        starts = frozenset(job.epoch_starts)
+        rules = FilterRules(job.now_ms, job.delete_retention_ms, job.end_offset, job.forgettable_below, starts)
         self._transactions = CleanedTransactions(job.aborted)
         self._filter = BatchFilter(self._map, self._transactions, snapshot_from_bytes(job.producers), rules)
 

@@ -40,6 +40,8 @@ class FilterRules(NamedTuple):
     """Where the section that may be cleaned ends: the batch that ends there stays, emptied or not."""
     forgettable_below: int
     """No tombstone or marker at or above this offset goes (of a tiered topic: up to where its archive is cleaned)."""
+    epoch_starts: frozenset[int] = frozenset()
+    """Where leader epochs begin, but for the oldest: who copies the log learns it from the first batch of each."""
 
 
 class FilterCounts(Struct):
@@ -111,9 +113,10 @@ class BatchFilter:
         """Whether something must be left of the batch, if only its header.
 
         It holds the last sequence of a producer that is remembered, or its epoch if all it wrote last is a marker; or
-        it ends the section, and so says where it ended.
+        it ends the section, and so says where it ended; or a leader epoch begins with it. A replica that took a later batch
+        for the beginning would keep a fork of the epoch before, and contradict its archive.
         """
-        if header.next_offset == self._rules.end_offset:
+        if header.next_offset == self._rules.end_offset or header.base_offset in self._rules.epoch_starts:
             return True
         if header.producer_id < 0:
             return False

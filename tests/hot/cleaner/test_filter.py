@@ -63,6 +63,20 @@ def test_superseded_records_go_and_whole_batches_with_them():
     assert (cleaner.last.counts.records, cleaner.last.counts.records_kept) == (4, 2)
 
 
+def test_the_batch_with_which_a_leader_epoch_begins_stays_as_a_header():
+    """Also over later cleanings. Its records go like all others."""
+    cleaner = Cleaner()
+    cleaner.rules = cleaner.rules._replace(epoch_starts=frozenset({1}))
+    old, first, new = batch_of(0, (b"a", b"1")), batch_of(1, (b"a", b"2"), leader_epoch=3), batch_of(2, (b"a", b"3"))
+    cleaner.learn(old, first, new)
+    gone, header, _ = cleaner.filter(old, first, new)
+    assert gone is None
+    assert offsets(header) == []
+    assert (read_header(header).base_offset, read_header(header).partition_leader_epoch) == (1, 3)
+    [again] = cleaner.filter(header)
+    assert again.obj is header
+
+
 def test_records_behind_the_section_stay():
     """Also in a batch that the map knows in part."""
     cleaner = Cleaner(map_keys=2)

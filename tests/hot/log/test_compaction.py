@@ -84,6 +84,28 @@ def test_a_fetch_at_a_removed_offset_gives_the_next(bench, log, compactor):
     assert bench.max_timestamp(log).offset == 29
 
 
+def test_a_copy_of_a_cleaned_log_knows_where_each_leader_epoch_began(bench_type, tmp_path, compactor):
+    """The header of the first batch stays: a replica that copies it learns the epoch."""
+    theirs = bench_type(str(tmp_path / "leader"))
+    log = theirs.open(CONFIG)
+    for epoch in (1, 2, 4):
+        log.assign_leader_epoch(epoch)
+        theirs.append(log, 5, epoch=epoch)
+        theirs.append(log, 5, epoch=epoch)
+        log.tail.begin_segment(log.log_end_offset)
+    log.write_queued()
+    log.sync()
+    compactor.clean(log, now_ms=theirs.now_ms)
+    compactor.clean(log, now_ms=theirs.now_ms)
+    found = log.read(0, max_bytes=1 << 20, max_offset=30)
+    ours = bench_type(str(tmp_path / "copy"))
+    copy = ours.open(CONFIG)
+    copy.append_as_follower(memoryview(theirs.content(found)), leader_epoch=4, now_ms=ours.now_ms)
+    assert [entry.start_offset for entry in log.leader_epochs.entries] == [0, 10, 20]
+    assert copy.leader_epochs.entries == log.leader_epochs.entries[1:]
+    assert offsets(theirs, log) == [29]
+
+
 def test_segments_that_have_gone_meanwhile_are_not_replaced(bench, log, compactor):
     """Retention was faster than the cleaning."""
     cleaned = cleaned_group(compactor, log, bench)
