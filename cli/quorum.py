@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from stratalog.cli.command import BOOTSTRAP_DEFAULT, ExampleGroup
 from stratalog.cli.output import json_option, note, reports_errors, write_json, write_rows
@@ -194,7 +195,8 @@ def add_controller(
 
     Run it where the controller runs: its id and listeners come from its configuration, the id of its directory from
     meta.properties. It must be formatted with --no-initial-controllers, be running, and have caught up: quorum describe
-    shows it as an observer without lag.
+    shows it as an observer without lag. Unless --bootstrap-server or --bootstrap-controller says otherwise, the controllers
+    of controller.quorum.bootstrap.servers are asked.
     """
     from stratalog.broker.settings.config import load_config
 
@@ -207,10 +209,20 @@ def add_controller(
     if dry_run:
         note(f"Would add {told}.")
         return
+    controllers = controllers or _named_controllers(config)
     with Client(controllers or bootstrap, timeout_seconds) as client:
         admin = QuorumAdmin(client, at_controllers=controllers is not None)
         admin.add_voter(config.node_id, directory_id, endpoints)
     note(f"Added {told}.")
+
+
+def _named_controllers(config: BrokerConfig) -> str | None:
+    """The controllers that the settings name; None where there are none, or where a broker was named to be asked."""
+    source = click.get_current_context().get_parameter_source("bootstrap")
+    servers = config.roles.quorum.bootstrap_servers
+    if source is not ParameterSource.DEFAULT or not servers:
+        return None
+    return ",".join(f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}" for one in servers)
 
 
 def _directory_id(config: BrokerConfig) -> Uuid:

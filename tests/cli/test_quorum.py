@@ -140,6 +140,18 @@ def test_a_controller_is_added_under_the_ids_of_its_directory(three, controller)
     ]
 
 
+def test_a_controller_asks_those_that_its_settings_name(three, controller) -> None:
+    """No broker need run on its machine, or listen at 9092. An option counts more."""
+    path, directory_id = controller
+    path.write_text(path.read_text().replace("a:9093,b:9093", f"127.0.0.1:9,{three.address}"))
+    told = f"controller 4 with the directory id {directory_id} at CONTROLLER://d.example:9093, INNER://10.0.0.4:9094"
+    assert run("add-controller", "-c", path) == (0, "", f"Added {told}.\n")
+    assert three.requests[-1][0].voter_id == 4
+    count = len(three.requests)
+    assert run("add-controller", "-c", path, "-b", "127.0.0.1:9")[0] == 4
+    assert len(three.requests) == count
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
