@@ -13,6 +13,7 @@ from stratalog.cli.bucket import bucket_options, open_bucket
 from stratalog.cli.command import command
 from stratalog.cli.output import ExitCode, bytes_text, json_option, note, reports_errors, write_json, write_rows
 from stratalog.cli.quantities import DURATION_MS
+from stratalog.wire.errors import StratalogError
 
 if TYPE_CHECKING:
     from stratalog.tier.work.garbage_collection import PartitionGarbage
@@ -78,20 +79,29 @@ def gc(
     options = GarbageOptions(SystemClock().wall_ms(), grace, apply)
     rows: list[dict[str, Any]] = []
     sums: Counter[str] = Counter()
-    for found in collect(store, options, topics or None):
-        row = _row(found)
-        sums.update(
-            {"objects": len(found.garbage), "bytes": found.size_bytes, "uploads": len(found.uploads)},
-            partitions=1,
-            problems=bool(found.problem),
-        )
-        if as_json:
-            write_json({"what": "partition", **row, "keys": [info.key for info in found.garbage]})
-        elif found.garbage or found.uploads or row["remark"]:
-            rows.append(row | {"bytes": bytes_text(found.size_bytes)})
-    if not topics:
-        sums.update(leases=collect_leases(store, options), probes=collect_probes(store, options))
+    try:
+        for found in collect(store, options, topics or None):
+            row = _row(found)
+            sums.update(
+                {"objects": len(found.garbage), "bytes": found.size_bytes, "uploads": len(found.uploads)},
+                partitions=1,
+                problems=bool(found.problem),
+            )
+            if as_json:
+                write_json({"what": "partition", **row, "keys": [info.key for info in found.garbage]})
+            elif found.garbage or found.uploads or row["remark"]:
+                rows.append(row | {"bytes": bytes_text(found.size_bytes)})
+        if not topics:
+            sums.update(leases=collect_leases(store, options), probes=collect_probes(store, options))
+    except StratalogError:  # in one partition it does not hide what was found, or removed, in others
+        if rows:
+            write_rows(rows, COLUMNS, as_json=False)
+        if sums["partitions"]:
+            note(_counts(sums, apply=apply))
+        raise
     _conclude(rows, sums, apply=apply, as_json=as_json)
+    if sums["problems"]:
+        raise SystemExit(int(ExitCode.UNHEALTHY))
 
 
 def _row(found: PartitionGarbage) -> dict[str, Any]:
@@ -116,13 +126,15 @@ def _conclude(rows: Sequence[dict[str, Any]], sums: Counter[str], *, apply: bool
         write_json({"what": "summary", "applied": apply, **{name: sums[name] for name in names}})
     elif rows:
         write_rows(rows, COLUMNS, as_json=False)
-    verb = "Removed" if apply else "Found"
     is_any = any(sums[name] for name in ("objects", "uploads", "leases", "probes"))
-    note(
-        f"{verb} {sums['objects']} objects ({bytes_text(sums['bytes'])}), {sums['uploads']} unfinished uploads, "
-        f"{sums['leases']} leases that ran out and {sums['probes']} objects of broken probes, in {sums['partitions']} partitions."
-        + (" Nothing was removed: add --apply." if is_any and not apply else "")
-    )
+    note(_counts(sums, apply=apply) + (" Nothing was removed: add --apply." if is_any and not apply else ""))
     if sums["problems"]:
         note(f"{sums['problems']} partitions could not be judged and were left alone: see REMARK.")
-        raise SystemExit(int(ExitCode.UNHEALTHY))
+
+
+def _counts(sums: Counter[str], *, apply: bool) -> str:
+    return (
+        f"{'Removed' if apply else 'Found'} {sums['objects']} objects ({bytes_text(sums['bytes'])}), {sums['uploads']} unfinished "
+        f"uploads, {sums['leases']} leases that ran out and {sums['probes']} objects of broken probes, in {sums['partitions']} "
+        "partitions."
+    )

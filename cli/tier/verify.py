@@ -77,13 +77,20 @@ def verify(
     reports = verify_bucket(store, options, topics=topics, threads=threads, on_object=progress.add)
     rows: list[dict[str, Any]] = []
     summary = VerifySummary()
-    for report in reports:
-        summary.add(report)
-        for anomaly in report.anomalies:
-            row = anomaly_row(anomaly)
-            if as_json:
-                write_json({"what": "anomaly", **row, "advice": anomaly.kind.advice})
-            rows.append(row)
+    try:
+        for report in reports:
+            summary.add(report)
+            for anomaly in report.anomalies:
+                row = anomaly_row(anomaly)
+                if as_json:
+                    write_json({"what": "anomaly", **row, "advice": anomaly.kind.advice})
+                rows.append(row)
+    except StratalogError:
+        _write_rows(rows, as_json=as_json)  # an error in one partition does not hide what was found in others
+        note(
+            f"Not looked at to the end: {summary.partition_count} partitions were, and {summary.anomaly_count} anomalies found."
+        )
+        raise
     _conclude(summary, rows, as_json=as_json)
     if tell is not None:
         try:
@@ -108,12 +115,17 @@ def _tell(http: str, asked: dict[str, Any], summary: VerifySummary) -> None:
 
 def _conclude(summary: VerifySummary, rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     """The table and the sums."""
-    from stratalog.tier.care.verify_summary import COLUMNS
-
+    _write_rows(rows, as_json=as_json)
     if as_json:
         write_json(summary.row())
-    elif rows:
-        write_rows(rows, COLUMNS, as_json=False)
     for line in summary.untold() if as_json else summary.advice():
         note(line)
     note(summary.conclusion(bytes_text(summary.size_bytes)))
+
+
+def _write_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    """The table; as JSON each row was written when it was found."""
+    from stratalog.tier.care.verify_summary import COLUMNS
+
+    if rows and not as_json:
+        write_rows(rows, COLUMNS, as_json=False)

@@ -12,6 +12,8 @@ from stratalog.cli.main import cli
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.stores.local_store import LocalStore
+from stratalog.tier.stores.store import StoreUnavailable
+from stratalog.tier.work import garbage_collection
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.batch import Record, build_batch
 
@@ -103,3 +105,24 @@ def test_an_undecided_partition_ends_with_4(bucket):
     assert "repair" in out
     assert "left alone" in err
     assert key in keys(store)
+
+
+def test_an_error_hides_nothing_that_was_removed_before_it(bucket, monkeypatch):
+    """A store that fails in the midst ends the command."""
+    url, store, key = bucket
+    later = PartitionId("payments", bytes(16), 0)
+    archive_log(store, later, [bytes(build_batch([Record(0, 1, None, b"v")], leader_epoch=0))], now_ms=1)
+    examine = garbage_collection._examine
+
+    def examined(store, folder, *more):
+        if folder == later:
+            raise StoreUnavailable("get", later.manifest_key, url, "slow down")
+        return examine(store, folder, *more)
+
+    monkeypatch.setattr(garbage_collection, "_examine", examined)
+    code, out, err = run("--bucket", url, "--apply")
+    assert code == 1
+    assert "orders" in out
+    assert "Removed 1 objects (100 B)" in err
+    assert err.index("Removed") < err.index("Error: ")
+    assert key not in keys(store)

@@ -7,10 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from stratalog.cli.main import cli
+from stratalog.tier.care import verify
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.stores.local_store import LocalStore
 from stratalog.tier.work.archive_writer import archive_log
 from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.errors import Corrupt
 
 ORDERS = PartitionId("orders", bytes(range(16)), 0)
 
@@ -116,3 +118,22 @@ def test_a_grace_below_zero_is_refused(bucket):
     code, _, err = run("--bucket", bucket[0], "--grace", "-1h")
     assert code == 2
     assert "'-1h' is negative" in err
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_an_error_hides_nothing_that_was_found_before_it(bucket, monkeypatch, more):
+    """A store that fails in the midst ends the command."""
+    url, store = bucket
+    store.delete_many([info.key for info in store.list(ORDERS.segments_prefix)][:1])
+    whole = verify.verify_bucket
+
+    def broken(*arguments, **options):
+        yield from whole(*arguments, **options)
+        raise Corrupt("the next partition")
+
+    monkeypatch.setattr(verify, "verify_bucket", broken)
+    code, out, err = run("--bucket", url, *more)
+    assert code == 1
+    assert "missing-object" in out
+    assert '"summary"' not in out
+    assert "Not looked at to the end: 1 partitions were, and 1 anomalies found." in err
