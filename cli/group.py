@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -27,11 +27,11 @@ from stratalog.client.group_reset import Reset, ResetTo, Target, plan_reset
 from stratalog.client.groups import (
     Committed,
     GroupDescription,
-    commit_offsets,
     committed_offsets,
     delete_group,
     describe_group,
     list_groups,
+    set_offsets,
 )
 from stratalog.client.reach import Away, away_sentences, or_away, reached_partitions
 from stratalog.metadata.image.topic_names import CONSUMER_OFFSETS_TOPIC
@@ -254,13 +254,16 @@ def reset_offsets(
         partitions = list(committed) if all_topics else _partitions(client, topics)
         reached, away = reached_partitions(client, partitions)
         plan = plan_reset(client, reached, committed, target)
+        refused: dict[TopicPartition, KafkaError] = {}
         if execute and plan:
-            commit_offsets(client, name, {one.topic_partition: one.after for one in plan})
-    _write_plan(name, plan, executed=execute, as_json=as_json)
+            refused = set_offsets(client, name, {one.topic_partition: one.after for one in plan})
+    _write_plan(name, plan, refused, executed=execute, as_json=as_json)
     if not partitions:
         note(f"Group {name} has committed nothing.")
     for sentence in away_sentences(away):
         note(f"Not set: {sentence}")
+    for error in refused.values():
+        raise error
     if away:
         raise SystemExit(int(ExitCode.UNHEALTHY))
 
@@ -311,7 +314,9 @@ def _partitions(client: Client, texts: Sequence[str]) -> list[TopicPartition]:
     return list(dict.fromkeys(found))
 
 
-def _write_plan(name: str, plan: Sequence[Reset], *, executed: bool, as_json: bool) -> None:
+def _write_plan(
+    name: str, plan: Sequence[Reset], refused: Collection[TopicPartition], *, executed: bool, as_json: bool
+) -> None:
     rows = [
         {
             "group": name,
@@ -319,7 +324,7 @@ def _write_plan(name: str, plan: Sequence[Reset], *, executed: bool, as_json: bo
             "partition": one.topic_partition.partition,
             "offset": one.before,
             "new_offset": one.after,
-            "executed": executed,
+            "executed": executed and one.topic_partition not in refused,
         }
         for one in plan
     ]
@@ -329,7 +334,10 @@ def _write_plan(name: str, plan: Sequence[Reset], *, executed: bool, as_json: bo
         if one.limited:
             note(f"{one.topic_partition}: there is nothing beyond {one.after}.")
     if plan and executed:
-        note(f"Set {len(plan)} offsets of group {name}.")
+        note(
+            f"Set {len(plan) - len(refused)} offsets of group {name}."
+            + (f" {len(refused)} were refused." if refused else "")
+        )
     elif plan:
         note("Nothing was changed: add --execute to set them.")
 

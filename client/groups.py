@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from stratalog.client.client import Client, by_topic, in_batches
-from stratalog.client.coordinators import at_coordinator, while_coordinators_move
+from stratalog.client.coordinators import COORDINATOR_MOVES, at_coordinator, while_coordinators_move
 from stratalog.client.link import check, code_words
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -39,6 +39,7 @@ __all__ = [
     "delete_group",
     "describe_group",
     "list_groups",
+    "set_offsets",
 ]
 
 _BY_NAME_LAST: Final = 9
@@ -209,16 +210,36 @@ def committed_offsets(client: Client, group_id: str) -> dict[TopicPartition, Com
 
 def commit_offsets(client: Client, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set offsets of a group that has no members. Raises for the first that was refused; others may be set."""
+    for error in set_offsets(client, group_id, offsets).values():
+        raise error
 
-    def commit(some: Sequence[TopicPartition], node_id: int) -> None:
+
+def set_offsets(
+    client: Client, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, KafkaError]:
+    """Set offsets of a group that has no members. Returns why each one that was refused was; the others are set.
+
+    Raises `KafkaError` where no coordinator answered in time; some may be set then.
+    """
+
+    def commit(some: Sequence[TopicPartition], node_id: int) -> dict[TopicPartition, KafkaError]:
         request = OffsetCommitRequest(group_id=group_id, member_id="", topics=_topics_to_commit(some, offsets))
         answer = client.call(request, node_id, _version(client, OffsetCommitRequest, node_id))
+        refused: dict[TopicPartition, KafkaError] = {}
         for topic in answer.topics:
             for one in topic.partitions:
-                _check(f"{group_id}, {topic.name}-{one.partition_index}", one.error_code, None)
+                try:
+                    _check(f"{group_id}, {topic.name}-{one.partition_index}", one.error_code, None)
+                except KafkaError as error:
+                    if error.code in COORDINATOR_MOVES:
+                        raise
+                    refused[TopicPartition(topic.name, one.partition_index)] = error
+        return refused
 
+    found: dict[TopicPartition, KafkaError] = {}
     for some in in_batches(offsets):
-        at_coordinator(client, group_id, partial(commit, some))
+        found |= at_coordinator(client, group_id, partial(commit, some))
+    return found
 
 
 def _topics_to_commit(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from stratalog.cli import group as cli_group
+from stratalog.wire.errors import ErrorCode, KafkaError
+
 RECORDS = 6
 TIME_MS = 1_700_000_000_000
 
@@ -108,6 +111,23 @@ def test_offsets_are_reset_with_execute(stratalog, group, option, expected) -> N
     done = stratalog(*reset, "--execute", "--json")
     assert {row["executed"] for row in done.rows} == {True}
     assert [one[1] for one in offsets_of(stratalog, group)] == list(expected)
+
+
+def test_offsets_that_are_refused_hide_none_that_are_set(stratalog, group, monkeypatch) -> None:
+    """Each row says of its own; the exit code is that of the first refusal."""
+    whole = cli_group.set_offsets
+
+    def some(client, name, offsets):
+        (first, offset), second = list(offsets.items())
+        assert whole(client, name, {first: offset}) == {}
+        return {second[0]: KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")}
+
+    monkeypatch.setattr(cli_group, "set_offsets", some)
+    done = stratalog("group", "reset-offsets", group, "--all-topics", "--to-earliest", "--execute", "--json", code=3)
+    assert [row["executed"] for row in done.rows] == [True, False]
+    assert f"Set 1 offsets of group {group}. 1 were refused." in done.err
+    assert done.err.endswith("gone\n")
+    assert [one[1] for one in offsets_of(stratalog, group)] == [0, 6]
 
 
 def test_some_partitions_are_reset(stratalog, group, filled) -> None:

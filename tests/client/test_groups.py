@@ -13,6 +13,7 @@ from stratalog.client.groups import (
     delete_group,
     describe_group,
     list_groups,
+    set_offsets,
 )
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.consumer_group_describe import (
@@ -201,6 +202,22 @@ def test_offsets_are_set_without_being_a_member(scripted, client) -> None:
     partitions[0].error_code = ErrorCode.UNKNOWN_MEMBER_ID
     with pytest.raises(KafkaError, match="group g, t-2: unknown member id"):
         commit_offsets(client, "g", {PLACE: 5})
+
+
+def test_refused_offsets_are_returned_beside_those_that_are_set(scripted, client) -> None:
+    """A topic was deleted meanwhile, perhaps; while the coordinator moves all are sent again."""
+    codes = [[ErrorCode.NOT_COORDINATOR, 0], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]]
+
+    def answer(_request):
+        rows = [
+            OffsetCommitResponsePartition(partition_index=2 + n, error_code=one) for n, one in enumerate(codes.pop(0))
+        ]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=rows)])
+
+    scripted.answers[COMMIT] = answer
+    refused = set_offsets(client, "g", {PLACE: 5, TopicPartition("t", 3): 5})
+    assert {one: error.code for one, error in refused.items()} == {PLACE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes == []
 
 
 def test_a_group_is_deleted(scripted, client) -> None:
