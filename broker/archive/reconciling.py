@@ -17,7 +17,7 @@ from msgspec import Struct
 from stratalog.broker.archive.archived_ends import end_archived, open_below
 from stratalog.broker.archive.log_start import tell_log_start
 from stratalog.broker.cold.reader import RemotePartition
-from stratalog.broker.replicas.batch_mark import batch_at, holds_any
+from stratalog.broker.replicas.batch_mark import batch_at
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.workers.io_worker import Submit
 from stratalog.hot.state.leader_epochs import EpochEntry
@@ -29,7 +29,7 @@ from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.manifests.second_timeline import MadeClaims
 from stratalog.tier.manifests.view import NO_ENTRIES, ManifestView
 from stratalog.tier.messages import commands
-from stratalog.tier.planning.reconcile import Keep, RestartAt, disputed, must_reconcile, reconcile
+from stratalog.tier.planning.reconcile import Keep, RestartAt, disputed, must_reconcile, reconcile, writer_at
 from stratalog.wire.errors import Corrupt, KafkaError
 
 __all__ = ["Reconciling", "TimelinePorts"]
@@ -197,7 +197,7 @@ class Reconciling:
             local_epochs=local_epochs,
         )
         try:
-            bare = [one for one in found if self._is_bare(one)]
+            bare = [one for one in found if self._is_bare(one, view)]
         except OSError as error:
             self._disk_refused(error, self._claim)
             return None
@@ -214,12 +214,19 @@ class Reconciling:
             bare=bare,
         )
 
-    def _is_bare(self, offsets: range) -> bool:
-        """Whether the local log has no batch there; one that cannot be read may be of another history. Raises `OSError`."""
+    def _is_bare(self, offsets: range, view: ManifestView) -> bool:
+        """Whether the local log has no batch there, and goes on in an epoch that may follow the archive's. Raises `OSError`.
+
+        One that goes on in an earlier epoch is a fork from before the archive's records. One that cannot be read may be of
+        another history.
+        """
+        log_ = self._unified.log
         try:
-            return not holds_any(self._unified.log, offsets)
+            following = batch_at(log_, offsets.start).base
         except (Corrupt, KafkaError):
             return False
+        local = writer_at([LeaderEpoch(*entry) for entry in log_.leader_epochs.entries], following)
+        return following >= offsets.stop and local >= writer_at(view.leader_epochs, offsets.start)
 
     def _holds(self, offset: int) -> bool:
         """Whether an offset is on the local disk, and as it was written: the cleaner may have changed it."""

@@ -1,4 +1,4 @@
-"""Finds the batches that a local log holds, to compare them with the archive's."""
+"""Finds the batch that a local log holds at an offset, to compare it with the archive's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stratalog.hot.log.log import Log
 from stratalog.tier.manifests.second_timeline import BatchMark
 from stratalog.wire.batch import HEADER_BYTES, read_header
 
-__all__ = ["batch_at", "holds_any"]
+__all__ = ["batch_at"]
 
 
 def batch_at(log: Log, offset: int) -> BatchMark:
@@ -21,8 +21,3 @@ def batch_at(log: Log, offset: int) -> BatchMark:
         stream.seek(part.position)
         header = read_header(stream.read(HEADER_BYTES))
     return BatchMark(header.base_offset, header.next_offset, header.crc)
-
-
-def holds_any(log: Log, offsets: range) -> bool:
-    """Whether a batch has any of these offsets, which lie below the log end. Raises as `batch_at`."""
-    return batch_at(log, offsets.start).base < offsets.stop

@@ -80,11 +80,12 @@ def disputed(
     return tuple(
         range(first, end)
         for first, end in pairwise(borders)
-        if _writer(local_epochs, first) != _writer(remote_epochs, first)
+        if writer_at(local_epochs, first) != writer_at(remote_epochs, first)
     )
 
 
-def _writer(epochs: Sequence[LeaderEpoch], offset: int) -> int:
+def writer_at(epochs: Sequence[LeaderEpoch], offset: int) -> int:
+    """The epoch that wrote at an offset by this history; -1 before its first one."""
     slot = bisect_right(epochs, offset, key=attrgetter("start_offset"))
     return epochs[slot - 1].epoch if slot else -1
 

@@ -19,13 +19,21 @@ def rig(tmp_path):
 
 @pytest.mark.parametrize(
     ("offsets", "end"),
-    [([(0, 0), (1, 10)], 20), ([(0, 0), (0, 5), (1, 10)], 15)],
-    ids=["bare", "forked"],
+    [
+        ([(0, 0), (1, 10), (1, 15)], 20),
+        ([(0, 0), (0, 5), (1, 10), (1, 15)], 15),
+        ([(0, 0), (0, 15)], 15),
+        ([(0, 0), (1, 15)], 20),
+    ],
+    ids=["bare", "forked", "forked behind the gap", "bare up to its end"],
 )
 def test_a_log_without_the_first_batches_of_an_epoch_is_kept(rig, offsets, end):
-    """It was copied from a log whose cleaner had removed them. With a batch of another epoch in their place the archive wins."""
+    """It was copied from a log whose cleaner had removed them.
+
+    With a batch of another epoch in their place the archive wins, as with one of an earlier epoch behind them.
+    """
     rig.log = rig.open(LogConfig(remote_storage_enable=True, cleanup_policy=frozenset({"compact"})))
-    for epoch, offset in [*offsets, (1, 15)]:
+    for epoch, offset in offsets:
         batch = build_batch([Record(offset + n, 1000, b"k", b"v") for n in range(5)], leader_epoch=epoch)
         rig.log.append_as_follower(memoryview(batch), leader_epoch=1, now_ms=0)
     rig.log.write_queued()
@@ -49,7 +57,7 @@ def test_a_range_that_cannot_be_read_may_be_of_another_history(rig, monkeypatch)
     rig.write(4, epoch=3)
     rig.archive(3)
     rig.begin()
-    monkeypatch.setattr(reconciling, "holds_any", lambda *_: (_ for _ in ()).throw(Corrupt("damage")))
+    monkeypatch.setattr(reconciling, "batch_at", lambda *_: (_ for _ in ()).throw(Corrupt("damage")))
     rig.start()
     rig.run()
     rig.run()
@@ -61,7 +69,7 @@ def test_a_disk_that_fails_in_a_comparison_is_reported(rig, monkeypatch):
     rig.write(4, epoch=3)
     rig.archive(3)
     rig.begin()
-    monkeypatch.setattr(reconciling, "holds_any", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "refused")))
+    monkeypatch.setattr(reconciling, "batch_at", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "refused")))
     rig.start()
     rig.run()
     assert len(rig.reported) == 1
