@@ -175,8 +175,8 @@ class UnifiedLog:
 
     @property
     def cleanable_below(self) -> int:
-        """Exclusive upper bound for cleaning: the last stable offset; on a tiered topic also the archive's end."""
-        limit = self.partition.last_stable_offset
+        """Exclusive upper bound for cleaning: the last stable offset, or what is on the disk; of a tiered topic the archive's end, too."""
+        limit = min(self.partition.last_stable_offset, self.log.flushed_offset)
         if not self.log.config.remote_storage_enable:
             return limit
         return min(limit, 0 if self.remote is None else self.remote.end_offset)

@@ -56,7 +56,8 @@ class LogCompaction:
         gaps = self._parts.gaps
         if gaps.kept_below >= end_offset:
             return False
-        gaps.below = max(gaps.below, self._parts.segments.active.base_offset)  # the cleaner never comes further
+        synced = min(self._parts.segments.active.base_offset, self._parts.cycles.flushed_offset)
+        gaps.below = max(gaps.below, end_offset, synced)  # a tail that a power cut takes from a roll is no gap
         return True
 
     def cleanable_segments(self) -> list[CleanableSegment]:

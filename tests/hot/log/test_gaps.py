@@ -1,5 +1,7 @@
 """Where a log may lack offsets, and a copy of what a cleaner has left, over crashes."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,3 +112,21 @@ def test_the_cleaner_has_gaps_stored_that_a_follower_has_just_allowed(bench):
     assert log.gaps.below == 40
     log.gaps.kept(40)
     assert not log.compaction.expect_gaps(20)
+
+
+def test_a_tail_that_a_power_cut_takes_from_a_roll_is_no_gap(bench):
+    """The name of the next segment was on the disk, and the cleaner had noted its gaps: a copy went on behind what it had lost."""
+    log = bench.open(COMPACTED)
+    bench.append(log, 5)
+    log.roll()
+    bench.append(log, 5)
+    log.sync()
+    synced_bytes = log.segments()[-1].size_bytes
+    bench.append(log, 5)
+    log.roll()
+    assert log.compaction.expect_gaps(5)
+    path, gaps_below = log.segments()[1].path, log.bounds.gaps_below
+    log.abandon()
+    os.truncate(path, synced_bytes)
+    log = bench.open(COMPACTED, clean=False, recovery_point=10, known_gaps_below=gaps_below)
+    assert log.log_end_offset == 10
