@@ -172,7 +172,7 @@ class DirectoryMoves:
     def _gone(self, unified: UnifiedLog) -> None:
         """A replica has left this broker: its move does not hold up one of the next topic of its name, nor outlive a stop.
 
-        Nor has the next log of its name any of its rows.
+        The next log of its name has none of its rows.
         """
         for running in self._running:
             if running.unified is unified and not running.is_over:

@@ -244,7 +244,7 @@ def test_under_v2_an_unknown_producer_begins_at_0():
     assert state.check_batch(7, 0, 1, 0, transactional=True) is None
 
 
-def test_what_was_applied_since_the_last_write_is_taken_back():
+def test_batches_since_the_last_write_are_taken_back():
     """New and known producers, transactions that began or ended meanwhile; further back is not known."""
     state = ProducerStateManager()
     for producer, offset in ((1, 0), (2, 1)):
