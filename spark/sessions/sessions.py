@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -28,6 +30,9 @@ DEFAULTS: Final = {
 }
 _PARENT_FIELD: Final = 1
 """Fields of /proc/PID/stat, behind the name in parentheses."""
+_LOOKS: Final = 40
+"""Spark tells a little late that a job is over."""
+_LOOK_SECONDS: Final = 0.05
 _LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
@@ -35,8 +40,8 @@ def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: 
     """The running session, or a new one on ``master`` with `DEFAULTS`, which ``config`` overrides.
 
     Configuration names have dots: ``session("local[2]", **{"spark.driver.memory": "4g"})``. A local session listens
-    on loopback only. If it has settings ``spark.hadoop.fs.s3a.…``, the format is registered with them. Raises `Invalid`
-    if no Java can be found.
+    on loopback only. If it has settings ``spark.hadoop.fs.s3a.…``, the format is registered with them. A program that does
+    not stop it ends as quietly as one that calls `stop`. Raises `Invalid` if no Java can be found.
     """
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -48,7 +53,27 @@ def session(master: str = "local[*]", *, app_name: str = "stratalog", **config: 
     spark = builder.getOrCreate()
     if s3a_of_configuration(dict(spark.sparkContext.getConf().getAll())):
         register(spark)
+    atexit.unregister(_leave)
+    atexit.register(_leave, spark, os.getpid())
     return spark
+
+
+def _leave(spark: SparkSession, pid: int) -> None:
+    """The program ends, and with it the JVM that it started, which would close the sockets of idle workers as `stop` says.
+
+    A fork of the program leaves the session alone. So does a program in a JVM that it did not start, and one whose jobs
+    still run: Spark would tell of each worker that died.
+    """
+    context = spark.sparkContext
+    gateway = context._gateway  # noqa: SLF001 - PySpark has no other way to say whose JVM it is, and whether it was stopped
+    if os.getpid() != pid or context._jsc is None or getattr(gateway, "proc", None) is None:  # noqa: SLF001
+        return
+    with suppress(Py4JError, OSError):
+        for _ in range(_LOOKS):
+            if not context.statusTracker().getActiveJobsIds():
+                _end_idle_workers(spark)
+                return
+            time.sleep(_LOOK_SECONDS)
 
 
 def stop(spark: SparkSession) -> None:
@@ -57,10 +82,14 @@ def stop(spark: SparkSession) -> None:
     Spark closes the sockets of idle workers before it ends them; each then fails to answer, and its daemon's SIGHUP kills
     it while it prints the traceback of that, often after the first line. With SIGHUP first there is nothing to print.
     """
+    _end_idle_workers(spark)
+    spark.stop()
+
+
+def _end_idle_workers(spark: SparkSession) -> None:
     for group in _worker_groups(spark):
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGHUP)  # the daemon, whose group it is, ignores it
-    spark.stop()
 
 
 def _worker_groups(spark: SparkSession) -> list[int]:

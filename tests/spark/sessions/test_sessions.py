@@ -16,7 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from stratalog import spark as stratalog_spark
-from stratalog.spark.sessions.sessions import DEFAULTS, stop
+from stratalog.spark.sessions import sessions
+from stratalog.spark.sessions.sessions import DEFAULTS, _leave, stop
 
 
 @pytest.mark.spark
@@ -66,6 +67,61 @@ def test_idle_workers_end_quietly_before_their_session(spark: SparkSession, monk
         time.sleep(0.01)
     assert b"pyspark.daemon" in Path(f"/proc/{row.parent}/cmdline").read_bytes()
     assert spark.range(0, 4, 1, 2).mapInArrow(lambda batches: batches, "id bigint").count() == 4
+
+
+PROGRAM = """
+import atexit, os, time
+from pathlib import Path
+import pyarrow as pa
+from stratalog import spark
+
+def process(rows):
+    list(rows)  # else Spark has no further use for the worker
+    yield pa.RecordBatch.from_pydict({"pid": [os.getpid()]})
+
+(row,) = spark.session("local[1]").range(1).mapInArrow(process, "pid long").collect()
+worker = Path(f"/proc/{row.pid}")
+assert worker.exists()
+atexit._run_exitfuncs()
+deadline = time.monotonic() + 5
+while worker.exists() and time.monotonic() < deadline:
+    time.sleep(0.01)
+print("there" if worker.exists() else "gone")
+"""
+
+
+@pytest.mark.story
+@pytest.mark.spark
+def test_a_program_that_stops_no_session_ends_as_quietly() -> None:
+    """Its idle workers end before the JVM does, which would have them print the first line of a traceback."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "gone\n"
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kept", ["fork", "stopped", "elsewhere", "busy"])
+def test_workers_that_are_not_idle_or_not_the_programs_are_left_alone(
+    kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They belong to a forked program, a stopped session, a JVM that others have started, or to jobs that run."""
+    asked: list[str] = []
+    monkeypatch.setattr(sessions, "_LOOK_SECONDS", 0.001)
+
+    class Context:
+        _jsc = None if kept == "stopped" else object()
+        _gateway = SimpleNamespace(proc=None if kept == "elsewhere" else object())
+
+        @property
+        def _jvm(self) -> object:
+            asked.append("jvm")
+            raise ConnectionRefusedError
+
+        def statusTracker(self) -> object:  # noqa: N802 - Spark's name
+            return SimpleNamespace(getActiveJobsIds=lambda: [1] if kept == "busy" else [])
+
+    session = cast("SparkSession", SimpleNamespace(sparkContext=Context()))
+    _leave(session, os.getpid() + (kept == "fork"))
+    assert asked == []
 
 
 def test_a_session_whose_jvm_is_gone_is_stopped_all_the_same() -> None:
