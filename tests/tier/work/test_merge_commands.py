@@ -89,6 +89,22 @@ def test_the_object_knows_what_its_inputs_knew(archive, log_bytes):
     assert (entry.compacted, entry.epoch, entry.broker_id, entry.aborted_count) == (True, 5, 4, 2)
 
 
+def test_the_object_has_the_epochs_of_its_inputs(memory_store, log_bytes):
+    """Each input was uploaded with its own: a later leader may know worse where an epoch began."""
+    partition = log_bytes.partition
+    data = [log_bytes.segment(10 * n, 1, leader_epoch=epoch) for n, epoch in enumerate((0, 0, 1, 1))]
+    archive_log(memory_store, partition, data, now_ms=1, claimant=US, cluster_id="c")
+    worse = (LeaderEpoch(0, 0), LeaderEpoch(1, 33))
+    request = SegmentRequest(
+        partition, bytes([7] * 16), 40, 50, US.leader_epoch, [log_bytes.segment(40, 1, leader_epoch=1)], leader_epochs=worse,
+    )  # fmt: skip
+    last = put_segment(memory_store, build_segment(request))
+    commit_uploads(memory_store, Commit(partition, US, (Uploaded(last, US),), 3))
+    merge_objects(memory_store, merge(log_bytes))
+    (entry,) = read_manifest(memory_store, partition).manifest.entries
+    assert entry.epochs == (LeaderEpoch(0, 0), LeaderEpoch(1, 20))
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", range(3))
 def test_a_merge_that_fails_in_the_middle_loses_nothing(archive, log_bytes, number, when):
