@@ -21,11 +21,12 @@ def rig(tmp_path):
     ("offsets", "end"),
     [
         ([(0, 0), (1, 10), (1, 15)], 20),
-        ([(0, 0), (0, 5), (1, 10), (1, 15)], 15),
-        ([(0, 0), (0, 15)], 15),
         ([(0, 0), (1, 15)], 20),
+        ([(0, 0), (0, 5), (1, 10), (1, 15)], 15),
+        ([(0, 0), (2, 5), (2, 10), (2, 15)], 15),
+        ([(0, 0), (0, 15)], 15),
     ],
-    ids=["bare", "forked", "forked behind the gap", "bare up to its end"],
+    ids=["bare", "bare up to its end", "forked earlier", "forked later", "forked behind the gap"],
 )
 def test_a_log_without_the_first_batches_of_an_epoch_is_kept(rig, offsets, end):
     """It was copied from a log whose cleaner had removed them.
