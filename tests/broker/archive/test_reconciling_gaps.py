@@ -36,7 +36,7 @@ def test_a_log_without_the_first_batches_of_an_epoch_is_kept(rig, offsets, end):
     rig.log = rig.open(LogConfig(remote_storage_enable=True, cleanup_policy=frozenset({"compact"})))
     for epoch, offset in offsets:
         batch = build_batch([Record(offset + n, 1000, b"k", b"v") for n in range(5)], leader_epoch=epoch)
-        rig.log.append_as_follower(memoryview(batch), leader_epoch=1, now_ms=0)
+        rig.log.append_as_follower(memoryview(batch), leader_epoch=2, now_ms=0)
     rig.log.write_queued()
     rig.log.sync()
     archived = [(0, 0), (1, 5), (1, 10)]
