@@ -187,7 +187,7 @@ class FetchAttempt:
             self._wait_for_archive(reader, read.throttle_ms)
         elif read.size_bytes:
             self._take(read, answer, limit, max_bytes, min_one_batch=min_one_batch)
-        elif read.next_offset < limit:
+        elif read.next_offset < limit and not min_one_batch:  # else they are not in the file yet, and come
             self.room.misses += is_cut
             self.cut_bytes += max_bytes
         return read.size_bytes

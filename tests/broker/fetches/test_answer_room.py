@@ -104,3 +104,23 @@ def test_a_session_gives_every_partition_its_turn(many, monkeypatch):
         seen |= found(answer)
         epoch += 1
         assert epoch <= 2 * COUNT
+
+
+def test_a_session_waits_for_records_that_are_not_written_yet(broker, new_batch):
+    """The mark of a follower may be ahead of its file: the client would ask again and again for an empty answer."""
+    broker.create("t")
+    broker.append("t", new_batch(b"v"))
+    asked, link = request([0], 1100, session_epoch=0), broker.link()
+    asked.topics[0].partitions[0].fetch_offset = 1
+    opened = link.call(asked, 11)
+    partition = broker.partition("t").partition
+
+    def be_ahead():
+        partition.high_watermark += 1
+
+    broker.run(be_ahead)
+    begun, session = time.monotonic(), {"session_id": opened.session_id, "session_epoch": 1}
+    again = request([0], 1100, wait_ms=300, **session)
+    again.topics[0].partitions[0].fetch_offset = 1
+    assert not found(link.call(again, 11))
+    assert time.monotonic() - begun >= 0.25
