@@ -125,6 +125,7 @@ class GroupCoordinator:
     ) -> Steps[Pending]:
         learned = Awaited(lambda error: error)
         learning = context.dispatcher.spawn(self._learn(request.subscribed_topic_regex or "", learned))
+        context.on_abandon = learning.cancel
         try:
             yield learned
         finally:

@@ -1,5 +1,6 @@
 """ConsumerGroupHeartbeat on a running broker."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -117,3 +118,25 @@ def test_forbidden_heartbeats_are_refused(context, code):
     with pytest.raises(KafkaError) as caught:
         consumer_group_heartbeat.handle(context, REQUEST)
     assert caught.value.code is code
+
+
+def test_expressions_of_clients_that_have_gone_wait_for_the_thread_no_longer(broker, monkeypatch):
+    """There is room for so many, and the others would be refused."""
+    broker.create("t")
+    broker.link().call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    broker.wait_until(lambda: not broker.node.groups.loading)
+    patterns, gate = broker.node.groups.patterns, threading.Event()
+    match = patterns._match
+    monkeypatch.setattr(patterns, "_match", lambda *args: gate.wait() and match(*args))
+    links = [broker.link() for _ in range(3)]
+    try:
+        for number, link in enumerate(links):
+            joins = {"member_epoch": 0, "rebalance_timeout_ms": 60_000, "subscribed_topic_regex": f"t{number}"}
+            said = {"group_id": "g", "member_id": "x", "topic_partitions": []}
+            link.send(ConsumerGroupHeartbeatRequest(**said, **joins), 1)
+        broker.wait_until(lambda: patterns._waiting == 3)
+        for link in links:
+            link.close()
+        broker.wait_until(lambda: patterns._waiting == 0)
+    finally:
+        gate.set()
