@@ -126,7 +126,7 @@ class DeletedArchives:
         self._found: set[PartitionId] = set()
         """Archives that were asked for, and are there."""
         self._told: dict[PartitionId, str] = {}
-        """What was logged last of archives that cannot be removed yet: a cut may hold one for years."""
+        """The last line in the log about each of the archives that cannot be removed yet: a cut may hold one for years."""
         self._loaded: dict[PartitionId, DeletedArchive] = {}
         self._running = 0
         self._writing = False

@@ -47,7 +47,7 @@ def test_commands_before_the_start_are_ignored_and_the_end_of_the_socket_ends_se
 
 
 class Ageing:
-    """A target whose commands take 0.3 s and are told how long they have waited."""
+    """A target whose commands take 0.3 s. Their reports say how long they have waited."""
 
     def aged(self, command, waited_ms):
         return (command, waited_ms)
@@ -57,7 +57,7 @@ class Ageing:
         return command
 
 
-def test_a_command_that_has_waited_for_a_thread_is_told_for_how_long(monkeypatch):
+def test_a_command_that_has_waited_for_a_thread_knows_for_how_long(monkeypatch):
     """The one before took the only one."""
     monkeypatch.setattr("stratalog.broker.workers.main.load_target", lambda target, options: Ageing())
     ours, theirs = socket.socketpair()
