@@ -184,10 +184,9 @@ class Follower:
             partition.directory.report(error, partition)
             partition.directory.sync(partition)  # once there is room
 
-    @property
-    def local_start(self) -> int:
-        """Where its disk begins."""
-        return self._log.first_base_offset
+    def evictable(self, offset: int) -> tuple[int, int]:
+        """Where its disk begins, and where it would after `evict_below`: an equal offset if no whole segment lies below."""
+        return self._log.first_base_offset, self._log.start.local_start_after(min(offset, self._log.flushed_offset))
 
     def evict_below(self, offset: int) -> bool:
         """Let local segments below ``offset`` go, which the archive has; whether more are to go. A failed disk is reported."""

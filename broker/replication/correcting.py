@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from stratalog.broker.peers.broker_links import BrokerLinks
@@ -18,6 +18,7 @@ from stratalog.broker.peers.peer_errors import PeerError
 from stratalog.broker.replicas.follower import Follower, Outcome
 from stratalog.broker.replication.tier_start import ArchiveAccess, read_back, read_history
 from stratalog.hot.config import LONG_MAX
+from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_offsets import (
@@ -59,19 +60,28 @@ class Correcting:
         self._local_id = local_id
         self._timeout_ms = timeout_ms
         self._tasks: set[asyncio.Task[None]] = set()
+        self._trimmed: set[Follower] = set()
+        """Those that are trimmed now."""
+        self._kept: dict[PartitionKey, int] = {}
+        """Partitions whose archive lacks records that their leader has evicted, and the first of them, as the log has it."""
+        self._reading_back = asyncio.Lock()
+        """One partition at a time: leaders on this broker archive with the same few threads."""
 
     def begin(self, role: Follower, outcome: Outcome, *, is_archived: bool) -> None:
         """Move the log to where its leader's has records; ``outcome`` hears of the end."""
         self._run(self._correct(role, outcome, is_archived=is_archived))
 
     def trim(self, role: Follower) -> None:
-        """Let the records go that the leader has in the archive alone."""
-        self._run(self._trim(role))
+        """Let the records go that the leader has in the archive alone. A bucket that does not answer is asked once."""
+        if role not in self._trimmed:
+            self._trimmed.add(role)
+            self._run(self._trim(role), lambda _: self._trimmed.discard(role))
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, work: Coroutine[Any, Any, None], done: Callable[[asyncio.Task[None]], object] = bool) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(done)
 
     def close(self) -> None:
         """Correct nothing any more."""
@@ -125,19 +135,32 @@ class Correcting:
         """
         try:
             local_start = await self._end(role, _EARLIEST_LOCAL)
-            if role.local_start < local_start and await self._end(role, _EARLIEST) < local_start:  # it does not go back
-                await self._evict(role, local_start)
+            start, end = role.evictable(local_start)
+            if start < end and await self._end(role, _EARLIEST) < local_start:  # it does not go back
+                async with self._reading_back:
+                    await self._evict(role, start, end)
         except (PeerError, KafkaError) as error:
             log.debug("%s is not trimmed now: %s", role.topic_partition, error)
 
-    async def _evict(self, role: Follower, end: int) -> None:
-        start, partition = role.local_start, _partition_of(role)
-        while self._archive is not None and start < end:
-            verified = await read_back(self._archive, partition, start, end)
+    async def _evict(self, role: Follower, start: int, end: int) -> None:
+        archive, partition = self._archive, _partition_of(role)
+        while start < end:
+            verified, why = start, "this broker has no archive"
+            if archive is not None:
+                verified, why = await read_back(archive, partition, start, end)
             if verified <= start:
+                self._tell(role, start, why)
                 return
             role.evict_below(verified)
+            self._kept.pop(role.key, None)
             start = verified
+
+    def _tell(self, role: Follower, start: int, why: str) -> None:
+        """Say once from where on local segments stay, which would fill the disk without a word."""
+        if why and self._kept.get(role.key) != start:
+            self._kept[role.key] = start
+            text = "%s: local segments from offset %d on stay here, although its leader has let them go: %s"
+            log.warning(text, role.topic_partition, start, why)
 
     async def _end(self, role: Follower, timestamp: int) -> int:
         """One end of the leader's log, in the role's epoch. Raises `PeerError`, `KafkaError`."""

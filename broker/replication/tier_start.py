@@ -72,13 +72,18 @@ async def read_history(
     return ArchivedHistory(end, tuple(entry for entry in epochs if entry.start_offset < end), snapshot)
 
 
-async def read_back(archive: ArchiveAccess, partition: PartitionId, start: int, end: int) -> int:
-    """Up to which offset of ``[start, end)`` the archive certainly has everything (rule 4); ``start`` if it does not tell.
+async def read_back(archive: ArchiveAccess, partition: PartitionId, start: int, end: int) -> tuple[int, str]:
+    """Up to which offset of ``[start, end)`` the archive certainly has everything (rule 4), and why there is no more.
 
-    It has to be this cluster's. A call looks at some of the objects only, the first ones.
+    ``start`` if it does not tell; the reason is empty where it is to be asked again. It has to be this cluster's. A call looks at
+    some of the objects only, the first ones.
     """
     report = await _asked(archive.submit, commands.ReadBack(partition, start, end, archive.incarnation()))
-    return report.offset if isinstance(report, commands.VerifiedUpTo) else start
+    if isinstance(report, commands.VerifiedUpTo):
+        return report.offset, f"its archive lacks the records from offset {start} on"
+    if isinstance(report, commands.FailedReport) and report.retriable:
+        return start, ""
+    return start, str(getattr(report, "message", report))
 
 
 def _key_ending_at(offset: int, view: ManifestView) -> str:

@@ -115,6 +115,19 @@ class LogStart:
         self._producers.on_log_start(offset)
         return True
 
+    def _count_before(self, offset: int) -> int:
+        segments, unsealed = self._segments, self._tail.unsealed
+        count = 0
+        while count < len(segments) - 1 and segments[count].next_offset <= offset and segments[count] not in unsealed:
+            if self._pending.holds(segments[count]):
+                break
+            count += 1
+        return count
+
+    def local_start_after(self, offset: int) -> int:
+        """Where the first local segment would begin after `delete_local_before` of this offset."""
+        return self._segments[self._count_before(offset)].base_offset
+
     def delete_local_before(self, offset: int) -> int:
         """Remove the frozen segments that lie wholly below ``offset``; returns how many.
 
@@ -123,12 +136,7 @@ class LogStart:
         hole. So of many segments some go now, and `go_on_leaving` takes the others. Raises `OSError`; what it interrupted is
         completed first by the next call.
         """
-        segments, unsealed = self._segments, self._tail.unsealed
-        count = 0
-        while count < len(segments) - 1 and segments[count].next_offset <= offset and segments[count] not in unsealed:
-            if self._pending.holds(segments[count]):
-                break
-            count += 1
+        segments, count = self._segments, self._count_before(offset)
         if count == 0 and not self._leaving:
             return 0
         if self._tail.failed is None:  # a log that finds no room may still make some

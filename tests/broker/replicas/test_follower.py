@@ -332,7 +332,9 @@ def test_archived_segments_leave_the_disk_and_the_log_start_stays(tmp_path):
         leading(bench, 2)
         bench.partition.log.roll()
     role = bench.partition.follow(LEADER, 6)
+    assert [role.evictable(offset) for offset in (1, 2, 5, 9)] == [(0, 0), (0, 2), (0, 4), (0, 6)]
     role.evict_below(5)
+    assert role.evictable(5) == (4, 4)
     log = bench.partition.log
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 6)
 

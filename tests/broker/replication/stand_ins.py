@@ -63,6 +63,9 @@ class Role:
         self.begun = (offset, leader_epochs, producer_snapshot, log_start_offset)
         self.position = LogPosition(offset, 4, log_start_offset)
 
+    def evictable(self, offset):
+        return self.local_start, offset
+
     def evict_below(self, offset):
         self.evicted = offset
         self.segments -= self.segments > 0

@@ -237,6 +237,51 @@ async def test_local_records_stay_that_the_archive_has_no_more():
     assert await trimmed(None) is None
 
 
+async def test_a_copy_that_keeps_local_records_says_so_once(caplog):
+    """The disk would fill without a word. A bucket that is away is no reason."""
+    links, role = Links(), Role()
+    role.local_start = 30
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000, archive=bucket_of([30])[1])
+    for _ in range(2):
+        correcting.trim(role)
+        await asked(links, 60, 0)
+        await turns(50)
+    (told_,) = [one.getMessage() for one in caplog.records]
+    assert told_ == (
+        "t-0: local segments from offset 30 on stay here, although its leader has let them go: "
+        "its archive lacks the records from offset 30 on"
+    )
+    caplog.clear()
+    assert await trimmed(None) is None
+    assert "this broker has no archive" in caplog.text
+    caplog.clear()
+    away = commands.FailedReport("away", retriable=True)
+    assert await trimmed(ArchiveAccess(lambda _, answered: answered(away), lambda: 0)) is None
+    assert not caplog.records
+
+
+async def test_a_bucket_that_does_not_answer_is_asked_once():
+    """Rounds go on meanwhile, for hours: each of them sent a command for each partition."""
+    sent = []
+    archive = ArchiveAccess(lambda command, answered: sent.append((command, answered)), lambda: 0)
+    links, roles = Links(), [Role(0), Role(1)]
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive)
+    for role in roles:
+        correcting.trim(role)
+        await asked(links, 60, 0)
+    count = len(links.asked)
+    for role in roles:
+        correcting.trim(role)
+    await turns(20)
+    assert (len(sent), len(links.asked)) == (1, count)
+    sent[0][1](commands.VerifiedUpTo(60))
+    await turns(20)
+    assert (len(sent), roles[0].evicted) == (2, 60)
+    correcting.trim(roles[0])
+    await turns(20)
+    assert len(links.asked) == count + 1
+
+
 async def test_local_records_stay_when_another_cluster_owns_the_archive():
     """It may remove what it likes."""
     assert await trimmed(bucket_of([30, 60, 90], incarnation=1)[1]) is None
