@@ -106,9 +106,9 @@ class LogDirectory(Struct):
     bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
     """The content of ``log-bounds``, as it is or will be."""
     summaries: dict[TopicPartition, LogSummary] = field(default_factory=dict)
+    """Summaries by the last orderly stop, of logs that have not been opened since."""
     _is_summarised: bool = False
     """Whether each log that an orderly stop closed has a row: one without was not open then, its last bytes may be lost."""
-    """Summaries by the last orderly stop, of logs that have not been opened since."""
     _gaps_unknown: bool = False
     """It is lost which logs were compacted once."""
     _written_elsewhere: bool = False
