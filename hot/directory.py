@@ -360,13 +360,21 @@ class LogDirectory(Struct):
         self.files.sync_directory(self.path)
         self.was_offline = False
 
-    def close(self, logs: Mapping[TopicPartition, Log], *, broker_epoch: int, sync: Sync = _one_by_one) -> None:
+    def close(
+        self,
+        logs: Mapping[TopicPartition, Log],
+        *,
+        broker_epoch: int,
+        sync: Sync = _one_by_one,
+        closed: Mapping[TopicPartition, LogSummary] | None = None,
+    ) -> None:
         """Close all logs and leave the mark of a clean shutdown, as the last write. Their high watermarks are written.
 
-        ``sync`` runs the sync tickets of logs, perhaps side by side, and returns when all have run. Raises `OSError`.
+        ``sync`` runs the sync tickets of logs, perhaps side by side, and returns when all have run. ``closed`` are those that
+        were closed before. Logs that were not opened stay as the last stop left them. Raises `OSError`.
         """
         every = list(logs.items())
-        summaries = {}
+        summaries = (self.summaries if self.clean else {}) | dict(closed or {})
         for first in range(0, len(every), _CLOSED_TOGETHER):
             group = every[first : first + _CLOSED_TOGETHER]
             tickets = [(log, ticket) for _, log in group if (ticket := log.begin_close()) is not None]
