@@ -251,7 +251,7 @@ class RemotePartition:
             wanted = stream.missing(self._remote, offset, plan.chunks[0], whole_gets=self._chunks.ahead.roomy)
             self._want(wanted, reader)
             return None
-        aborted = self._aborted_in(offset, out.next_offset)
+        aborted = self._aborted_in(offset, out.next_offset, stream)
         if aborted is None:
             return None
         self._read_ahead(stream, reader, offset, out.next_offset)
@@ -369,19 +369,24 @@ class RemotePartition:
         number = table.find_offset(offset)
         return self._cached.ask(lambda: self._chunks.begin_first(self._partition, segment.uuid, number, reader))
 
-    def _aborted_in(self, start: int, end: int) -> list[AbortedTransaction] | None:
+    def _aborted_in(self, start: int, end: int, stream: RemoteStream) -> list[AbortedTransaction] | None:
         """The aborted transactions that touch the range, as its objects name them; None while they are being read."""
         found: list[AbortedTransaction] = []
         complete = True
+        before, stream.aborted = stream.aborted, {}
         for segment in self._remote.aborted_candidates(start, end):
-            known = self._chunks.aborted.get(segment.uuid)
+            known = before.get(segment.uuid, self._chunks.aborted.get(segment.uuid))
             if known is None:
                 complete = False
                 self._errors.raise_for((segment.uuid, "aborted"))
                 self._read_aborted(segment)
             else:
+                stream.aborted[segment.uuid] = known
                 found += known.touching(start, end)
-        return found if complete else None
+        if not complete:
+            return None
+        stream.aborted = {}
+        return found
 
     def _read_aborted(self, segment: RemoteSegment) -> None:
         if segment.uuid in self._asked_aborted:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
+from stratalog.tier.objects.aborted_ranges import AbortedRanges
 from stratalog.tier.reading.remote_log import GROUP_COUNT, ChunkRef, FetchPlan, RemoteLog
 from stratalog.wire.topic import Uuid
 
@@ -24,6 +25,8 @@ class RemoteStream(Struct):
     held: list[ChunkRef] = field(default_factory=list)
     asked_offset: int = 0
     planned: tuple[Uuid, int, int] | None = None
+    aborted: dict[Uuid, AbortedRanges] = field(default_factory=dict)
+    """Aborted transactions of some objects that the next answer crosses, while those of others are read: the cache may let them go."""
 
     def missing(
         self, remote: RemoteLog, offset: int, first: ChunkRef, *, whole_gets: bool = True

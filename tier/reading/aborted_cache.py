@@ -11,18 +11,15 @@ from stratalog.wire.topic import Uuid
 __all__ = ["AbortedCache"]
 
 _TRANSACTIONS_MAX: Final = 1_000_000
-"""40 MB. Their number in an object is chosen by who writes it."""
-_OBJECTS_MIN: Final = 64
-"""So many stay, whatever they hold: one answer crosses no more, and has to have those of all its objects together."""
+"""33 MB. Their number in an object is chosen by who writes it."""
 _OBJECTS_MAX: Final = 16_384
 
 
 class AbortedCache:
-    """By object; that used longest ago goes first."""
+    """By object; that used longest ago goes first. The one that was read last stays, whatever it holds."""
 
-    def __init__(self, transactions_max: int = _TRANSACTIONS_MAX, *, objects_min: int = _OBJECTS_MIN) -> None:
+    def __init__(self, transactions_max: int = _TRANSACTIONS_MAX) -> None:
         self._transactions_max = transactions_max
-        self._objects_min = objects_min
         self._objects: OrderedDict[Uuid, AbortedRanges] = OrderedDict()
         self.transaction_count = 0
         """Transactions in memory."""
@@ -39,7 +36,7 @@ class AbortedCache:
         self._let_go(uuid)
         self._objects[uuid] = ranges
         self.transaction_count += len(ranges)
-        while len(self._objects) > self._objects_min and (
+        while len(self._objects) > 1 and (
             self.transaction_count > self._transactions_max or len(self._objects) > _OBJECTS_MAX
         ):
             self._let_go(next(iter(self._objects)))
