@@ -121,7 +121,7 @@ def restore(
     incarnation = state.incarnation + 1 if takeover else -1
     state = _claim(store, state, back, incarnation, target.node_id, now_ms, threads)
     if takeover:
-        restored = {(one.partition.topic_id, one.partition.partition) for one in state.partitions} if topics else None
+        restored = {one.topic_id for one in state.topics} if topics or cut_name is not None else None
         leave_offsets(store, state.cluster_id, copies, restored, incarnation)
     restorer = Restorer(
         state,

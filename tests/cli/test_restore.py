@@ -280,11 +280,37 @@ def test_topics_that_are_restored_one_by_one_find_the_offsets_of_their_groups(cu
     assert [one.topic for one in copy.left] == ["a"]
 
 
+def test_a_topic_that_is_not_in_the_cut_finds_the_offsets_of_its_groups_later(cut_bucket, tmp_path):
+    """It stays in the bucket as it is, and so do they."""
+    store, (first, second) = cut_bucket("a")
+    offsets = [OffsetCopy(one.topic, one.topic_id, 0, 5) for one in (first, second)]
+    write_projection(store, group_copy_projection("c1", "g", offsets))
+    code, _, err = go_back(store, tmp_path)
+    assert code == 0
+    assert "topic b is not in the cut: it is left as it is" in err
+    write_projection(store, group_copy_projection("c1", "g", offsets[:1], incarnation=1))
+    (copy,) = read_group_copies(store, "c1", pytest.fail)
+    assert (copy.offsets, copy.left) == (tuple(offsets), (offsets[1],))
+
+
+def test_an_offset_in_a_partition_that_was_added_after_the_cut_goes_with_it(cut_bucket, tmp_path):
+    """If one of the number is added again, a later restore would have the group begin in its midst."""
+    store, (first, _) = cut_bucket()
+    added = PartitionId("a", first.topic_id, 1)
+    archive_log(store, added, [records(0)], now_ms=5, cluster_id="c1")
+    write_projection(store, topic_projection("a", first.topic_id, partitions=2, configs={}, cluster_id="c1"))
+    offsets = [OffsetCopy("a", first.topic_id, number, 5) for number in range(2)]
+    write_projection(store, group_copy_projection("c1", "g", offsets))
+    assert go_back(store, tmp_path, "--topic", "a")[0] == 0
+    write_projection(store, group_copy_projection("c1", "g", offsets[:1], incarnation=1))
+    assert [copy.offsets for copy in read_group_copies(store, "c1", pytest.fail)] == [tuple(offsets[:1])]
+
+
 def test_a_restore_of_all_topics_leaves_no_offset_behind(cut_bucket, tmp_path):
     """They are in the copies of its groups from then on, and go with them."""
     store, (first, second) = cut_bucket()
     left, own = (OffsetCopy(one.topic, one.topic_id, 0, 5) for one in (first, second))
-    write_projection(store, group_copy_projection("c1", "g", [own], 0, [left]))
+    write_projection(store, group_copy_projection("c1", "g", [own], left=[left]))
     assert run("--bucket", store.url, "--data", tmp_path / "new", "--takeover")[0] == 0
     write_projection(store, group_copy_projection("c1", "g", [], incarnation=1))
     assert read_group_copies(store, "c1", pytest.fail) == ()

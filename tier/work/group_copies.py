@@ -49,19 +49,18 @@ def leave_offsets(
     store: ObjectStore,
     cluster_id: str,
     copies: Iterable[GroupCopy],
-    restored: Collection[tuple[Uuid, int]] | None,
+    restored: Collection[Uuid] | None,
     incarnation: int,
 ) -> int:
     """Leave the offsets in the bucket that a takeover does not restore; the number of groups that have some.
 
-    ``restored`` are partitions by topic id, None for all. The cluster that goes on has no other topics, and replaces the copies of
-    its groups: without this a later restore of the others would find no offset of them. Raises as `write_projection`.
+    ``restored`` are the ids of topics, None for all. The cluster that goes on has no other topics, and replaces the copies of
+    its groups: without this a later restore of the others would find no offset of them. A partition that a restored topic lacks, as
+    it was added after the cut, is another one when it is added again. Raises as `write_projection`.
     """
 
     def leave(copy: GroupCopy) -> bool:
-        left = tuple(
-            one for one in copy.offsets if restored is not None and (one.topic_id, one.partition) not in restored
-        )
+        left = tuple(one for one in copy.offsets if restored is not None and one.topic_id not in restored)
         if left != copy.left:
             taken = [one for one in copy.offsets if one not in left]
             write_projection(store, group_copy_projection(cluster_id, copy.group, taken, incarnation, left=left))

@@ -29,7 +29,7 @@ def leave(store, copies, restored, incarnation):
 
 def test_offsets_that_are_not_restored_stay_when_the_copy_is_replaced(memory_store, copies):
     """A topic that was made again under its name is another one."""
-    assert leave(memory_store, copies, {(A.topic_id, 0), (bytes(16), 3)}, 2) == 1
+    assert leave(memory_store, copies, {A.topic_id, bytes(16)}, 2) == 1
     assert copies() == (GroupCopy("g", (A, B), (B,)),)
     write_projection(memory_store, group_copy_projection("c", "g", [A._replace(offset=9)], 2))
     assert copies() == (GroupCopy("g", (A._replace(offset=9), B), (B,)),)
@@ -39,7 +39,7 @@ def test_offsets_that_are_not_restored_stay_when_the_copy_is_replaced(memory_sto
 
 def test_offsets_that_were_left_are_taken_by_a_restore_of_all(memory_store, copies):
     """From then on they are as those beside them: they go when the group lets them go."""
-    leave(memory_store, copies, {(A.topic_id, 0)}, 2)
+    leave(memory_store, copies, {A.topic_id}, 2)
     assert leave(memory_store, copies, None, 3) == 0
     assert copies() == (GroupCopy("g", (A, B)),)
     write_projection(memory_store, group_copy_projection("c", "g", [A], 3))
@@ -48,7 +48,7 @@ def test_offsets_that_were_left_are_taken_by_a_restore_of_all(memory_store, copi
 
 def test_an_offset_that_the_group_has_wins_over_one_that_was_left(memory_store, copies):
     """Its topic is there by now."""
-    leave(memory_store, copies, {(A.topic_id, 0)}, 2)
+    leave(memory_store, copies, {A.topic_id}, 2)
     newer = B._replace(offset=8)
     write_projection(memory_store, group_copy_projection("c", "g", [A, newer], 2))
     assert copies() == (GroupCopy("g", (A, newer)),)
