@@ -41,7 +41,7 @@ class FilterRules(NamedTuple):
     forgettable_below: int
     """No tombstone or marker at or above this offset goes (of a tiered topic: up to where its archive is cleaned)."""
     epoch_starts: frozenset[int] = frozenset()
-    """Where leader epochs begin, but for the oldest: who copies the log learns it from the first batch of each."""
+    """Where leader epochs above 0 begin: who copies the log learns it from the first batch of each."""
 
 
 class FilterCounts(Struct):

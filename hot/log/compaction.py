@@ -107,7 +107,7 @@ class LogCompaction:
             now_ms=now_ms,
             delete_retention_ms=config.delete_retention_ms,
             forgettable_below=forgettable_below,
-            epoch_starts=tuple(each.start_offset for each in parts.epochs.entries[1:]),
+            epoch_starts=tuple(each.start_offset for each in parts.epochs.entries if each.epoch > 0),
             segment_bytes=config.segment_bytes,
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,

@@ -309,7 +309,7 @@ def test_a_clean_group_is_not_written_again(work):
 
 
 def test_the_last_batch_of_the_section_stays_as_a_header(work):
-    """So a reader of a log whose end was cleaned away gets to the log end."""
+    """So a reader of a log whose end was cleaned away gets to the log end. The first one stays, too: an epoch begins there."""
     put(work, 7, roll=False)
     work.append(0, [7], Codec.NONE)
     work.log.roll()
@@ -319,7 +319,7 @@ def test_the_last_batch_of_the_section_stays_as_a_header(work):
     work.clean()
     assert stored(work) == []
     headers = [header for header, _ in work.batches(0, work.log.written_offset)]
-    assert [(header.base_offset, header.last_offset, header.record_count) for header in headers] == [(1, 1, 0)]
+    assert [(header.base_offset, header.last_offset, header.record_count) for header in headers] == [(0, 0, 0), (1, 1, 0)]
 
 
 def test_a_corrupt_batch_stops_the_cleaning(work):
@@ -386,6 +386,7 @@ def test_an_emptied_segment_keeps_one_header(work):
 
 def test_an_index_of_aborted_transactions_is_replaced_by_an_empty_one(work):
     """A start that completes the swap takes one that waits for no new one to be new: see `hot.recovery.interrupted`."""
+    put(work, 3, roll=False)
     put(work, 4, producer=2, roll=False)
     work.end(2, commit=False)
     put(work, 4, producer=2, roll=False)

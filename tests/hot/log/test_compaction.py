@@ -76,7 +76,7 @@ def test_readers_have_the_old_segments_or_the_new_one(bench, log, compactor, car
 def test_a_fetch_at_a_removed_offset_gives_the_next(bench, log, compactor):
     """And one by time the first record that is left at or after it."""
     compactor.clean(log, now_ms=bench.now_ms)
-    for offset in (0, 9, 10, 28):
+    for offset in (2, 9, 10, 28):  # at 0 an epoch begins: its header stays
         found = log.read(offset, max_bytes=1, max_offset=30)
         assert [record.offset for record in iter_records(bench.content(found))] == [29]
         assert found.next_offset == 30
@@ -85,7 +85,10 @@ def test_a_fetch_at_a_removed_offset_gives_the_next(bench, log, compactor):
 
 
 def test_a_copy_of_a_cleaned_log_knows_where_each_leader_epoch_began(bench_type, tmp_path, compactor):
-    """The header of the first batch stays: a replica that copies it learns the epoch."""
+    """The header of the first batch stays: a replica that copies it learns the epoch. So does that of the oldest epoch.
+
+    Before it there may be a fork of an epoch that has left nothing here. Only epoch 0 has none before it.
+    """
     theirs = bench_type(str(tmp_path / "leader"))
     log = theirs.open(CONFIG)
     for epoch in (1, 2, 4):
@@ -102,7 +105,7 @@ def test_a_copy_of_a_cleaned_log_knows_where_each_leader_epoch_began(bench_type,
     copy = ours.open(CONFIG)
     copy.append_as_follower(memoryview(theirs.content(found)), leader_epoch=4, now_ms=ours.now_ms)
     assert [entry.start_offset for entry in log.leader_epochs.entries] == [0, 10, 20]
-    assert copy.leader_epochs.entries == log.leader_epochs.entries[1:]
+    assert copy.leader_epochs.entries == log.leader_epochs.entries
     assert offsets(theirs, log) == [29]
 
 
