@@ -27,7 +27,7 @@ from stratalog.spark.source.fetch import chunk_bytes, open_segment
 from stratalog.spark.source.planner import DataLoss
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entries import iter_entries
-from stratalog.tier.manifests.entry import Entry
+from stratalog.tier.manifests.entry import Entry, joined_epochs
 from stratalog.tier.manifests.jobs import JobRefused
 from stratalog.tier.manifests.manifest import Manifest
 from stratalog.tier.manifests.manifest_store import read_manifest, writer_version
@@ -327,7 +327,7 @@ def _segment(
     aborted: Sequence[AbortedTransaction],
     request: RewriteRequest,
 ) -> SegmentRequest:
-    """The object to build, with what the last input knows of producers and leaders."""
+    """The object to build, with what the last input knows of producers, and the leader epochs of all."""
     last = inputs[-1]
     footer = read_object_footer(store, last.key)
     return SegmentRequest(
@@ -337,7 +337,7 @@ def _segment(
         end=last.end,
         epoch=max(entry.epoch for entry in inputs),
         source=(source,),
-        leader_epochs=epochs_from_bytes(read_blob(store, last.key, footer, "leader_epochs")),
+        leader_epochs=joined_epochs(epochs_from_bytes(read_blob(store, last.key, footer, "leader_epochs")), inputs),
         producer_snapshot=read_blob(store, last.key, footer, "producer_snapshot"),
         aborted=tuple(aborted),
         compacted=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from stratalog.tier.documents.unknown_fields import UnknownFields, integer, keep
 from stratalog.wire.errors import Corrupt, Invalid
 from stratalog.wire.topic import Uuid, uuid_parse, uuid_text
 
-__all__ = ["Entry", "LeaderEpoch", "entry_from_fields", "entry_to_fields"]
+__all__ = ["Entry", "LeaderEpoch", "entry_from_fields", "entry_to_fields", "joined_epochs"]
 
 
 class LeaderEpoch(NamedTuple):
@@ -130,3 +130,17 @@ def entry_from_fields(fields: Mapping[str, Any], folder: str) -> Entry:
             f"of {entry.size_bytes}"
         )
     return entry
+
+
+def joined_epochs(last: tuple[LeaderEpoch, ...], inputs: Sequence[Entry]) -> tuple[LeaderEpoch, ...]:
+    """The leader epochs up to the end of ``inputs``: those of each as it was uploaded, and before them those that the ``last`` one knew.
+
+    A leader that copied a cleaned log may have uploaded that one, with a later start of an epoch.
+    """
+    own: list[LeaderEpoch] = []
+    for entry in inputs:
+        own += [each for each in entry.epochs if not own or each.epoch > own[-1].epoch]
+    if not own:
+        return last
+    first = min([own[0], *(each for each in last if each.epoch == own[0].epoch)], key=lambda each: each.start_offset)
+    return (*(each for each in last if each.epoch < first.epoch), first, *own[1:])

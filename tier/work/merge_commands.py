@@ -8,7 +8,7 @@ from crc32c import crc32c
 
 from stratalog.tier.bucket.swap_in import swapped_in
 from stratalog.tier.manifests.entries import iter_entries
-from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.entry import Entry, LeaderEpoch, joined_epochs
 from stratalog.tier.manifests.jobs import MERGE_KIND, JobRefused, end_job, list_job, swap
 from stratalog.tier.manifests.manifest import Manifest, check_claim
 from stratalog.tier.manifests.manifest_store import StoredManifest, change_manifest, writer_version
@@ -105,7 +105,7 @@ def _request(store: ObjectStore, command: MergeObjects, inputs: tuple[Entry, ...
         end=inputs[-1].end,
         epoch=command.claimant.leader_epoch,
         source=data,
-        leader_epochs=_history(epochs, inputs),
+        leader_epochs=joined_epochs(epochs, inputs),
         producer_snapshot=snapshot,
         aborted=tuple(aborted),
         compacted=any(entry.compacted for entry in inputs),
@@ -115,20 +115,6 @@ def _request(store: ObjectStore, command: MergeObjects, inputs: tuple[Entry, ...
         sealed_ms=max(entry.sealed_ms for entry in inputs),
         uploaded_ms=command.now_ms,
     )
-
-
-def _history(last: tuple[LeaderEpoch, ...], inputs: tuple[Entry, ...]) -> tuple[LeaderEpoch, ...]:
-    """The leader epochs up to the end of ``inputs``: those of each as it was uploaded, and before them those that the ``last`` one knew.
-
-    A leader that copied a cleaned log may have uploaded that one, with a later start of an epoch.
-    """
-    own: list[LeaderEpoch] = []
-    for entry in inputs:
-        own += [each for each in entry.epochs if not own or each.epoch > own[-1].epoch]
-    if not own:
-        return last
-    first = min([own[0], *(each for each in last if each.epoch == own[0].epoch)], key=lambda each: each.start_offset)
-    return (*(each for each in last if each.epoch < first.epoch), first, *own[1:])
 
 
 def _read_object(store: ObjectStore, entry: Entry) -> tuple[memoryview, Footer]:

@@ -99,6 +99,22 @@ def test_producers_and_leaders_are_those_of_the_last_input(rewrite_rig: Any, sto
     assert (footer.cluster_id, entry.epoch, entry.sealed_ms) == ("c", 1, 77)
 
 
+def test_the_object_has_the_epochs_of_its_inputs(rewrite_rig: Any, store: Any) -> None:
+    """Each was uploaded with its own: the leader that uploaded the last one may know worse where an epoch began."""
+    whose = rewrite_rig.topic()
+    data = [bytes(build_batch([Record(n, n, b"%d" % n, b"v")], leader_epoch=min(n, 1))) for n in range(4)]
+    manifest = archive_log(store, whose, data[:3], now_ms=1, cluster_id="c")
+    us = manifest.claimant._replace(leader_epoch=2, uuid=b"x" * 16)
+    worse = (LeaderEpoch(0, 0), LeaderEpoch(1, 3))
+    build = SegmentRequest(whose, b"l" * 16, 3, 4, 2, [data[3]], leader_epochs=worse, cluster_id="c")
+    last = put_segment(store, build_segment(build))
+    change_manifest(store, whose, lambda found: commit(claim(found, us, now_ms=2), us, [Uploaded(last, us)], now_ms=2))
+    codes = np.array([code_of(n, flagged=False) for n in (1, 2, 3)])
+    rewrite_group(store, one_group(rewrite_rig, store), codes, begun(rewrite_rig, store))
+    (entry,) = rewrite_rig.manifest_of(store).entries
+    assert entry.epochs == (LeaderEpoch(0, 0), LeaderEpoch(1, 1))
+
+
 def test_an_emptied_range_keeps_its_end(rewrite_rig: Any, store: Any) -> None:
     """As the header of its last batch: a reader that reads on knows where the range ends."""
     archive_log(
