@@ -218,7 +218,7 @@ class Reconciling:
         """Whether the local log has no batch there, and goes on in an epoch that may follow the archive's. Raises `OSError`.
 
         One that goes on in an earlier epoch is a fork from before the archive's records. One that cannot be read may be of
-        another history.
+        another history. One in which no batch follows has nothing to lose: it was cut in a gap.
         """
         log_ = self._unified.log
         try:

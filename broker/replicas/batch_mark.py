@@ -7,15 +7,20 @@ from typing import Any
 from stratalog.hot.log.log import Log
 from stratalog.tier.manifests.second_timeline import BatchMark
 from stratalog.wire.batch import HEADER_BYTES, read_header
+from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["batch_at"]
 
 
 def batch_at(log: Log, offset: int) -> BatchMark:
-    """The batch that holds ``offset``, by its header. Raises `OSError`, and `KafkaError` if it is not on the disk."""
+    """The batch that holds ``offset``, or follows it, by its header. Raises `OSError`, and `KafkaError` if none is on the disk."""
     if offset >= log.written_offset:
         log.write_queued()
-    part = log.read(offset, max_bytes=1, max_offset=log.log_end_offset).parts[0]
+    parts = log.read(offset, max_bytes=1, max_offset=log.log_end_offset).parts
+    if not parts:  # the log was cut in a gap that a cleaner had left
+        text = f"offset {offset} of {log.topic_partition} is not on this disk, and no batch follows it"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+    part = parts[0]
     file: Any = part.file
     with open(file.path, "rb") as stream:  # noqa: PTH123 - paths are strings throughout
         stream.seek(part.position)

@@ -53,6 +53,26 @@ def test_a_log_without_the_first_batches_of_an_epoch_is_kept(rig, offsets, end):
     assert rig.finished == 1
 
 
+def test_a_log_that_was_cut_in_a_gap_gives_way_to_its_archive(rig):
+    """No batch follows there: it has nothing to lose, and what stood for the removed records is gone."""
+    rig.log = rig.open(LogConfig(remote_storage_enable=True, cleanup_policy=frozenset({"compact"})))
+    for epoch, offset in ((0, 0), (1, 30)):
+        batch = build_batch([Record(offset + n, 1000, b"k", b"v") for n in range(5)], leader_epoch=epoch)
+        rig.log.append_as_follower(memoryview(batch), leader_epoch=1, now_ms=0)
+    rig.log.write_queued()
+    rig.log.truncate_to(20)
+    data = [
+        bytes(build_batch([Record(offset + n, 1000, b"k", b"v") for n in range(5)], leader_epoch=epoch))
+        for epoch, offset in ((0, 0), (1, 5), (1, 10))
+    ]
+    archive_log(rig.store, PARTITION, [b"".join(data)], now_ms=0)
+    rig.begin()
+    rig.start()
+    while rig.queue:
+        rig.run()
+    assert (rig.finished, rig.restarted, rig.log.log_end_offset) == (1, 1, 15)
+
+
 def test_a_range_that_cannot_be_read_may_be_of_another_history(rig, monkeypatch):
     """Damage there is no reason to believe that nothing was."""
     rig.write(4, epoch=3)
