@@ -6,7 +6,7 @@ Memory is that of one chunk and of the object's own small parts, whatever the ob
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from crc32c import crc32c
@@ -177,7 +177,7 @@ class _Check:
             "records": (scan.record_count, entry.record_count),
             "control batches": (scan.control_batch_count, entry.control_batch_count),
             "largest timestamp": (scan.max_timestamp_ms, entry.max_timestamp_ms),
-            "epochs": (tuple(scan.epochs), _epochs_told(entry, scan.epochs)),
+            "epochs": (tuple(scan.epochs), _epochs_told(entry, scan)),
             "CRC-32C of the data": (scan.data_crc32c, entry.data_crc32c),
         }
         differences = ", ".join(
@@ -205,16 +205,18 @@ class _Check:
             raise Corrupt(f"the object has CRC-32C {crc:08x}, {entry.crc32c:08x} was uploaded")
 
 
-def _epochs_told(entry: Entry, found: Sequence[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
-    """Compare the entry with the epochs ``found`` in its batches: the same if compaction alone explains the difference.
+def _epochs_told(entry: Entry, scan: SegmentScan) -> tuple[LeaderEpoch, ...]:
+    """Compare the entry with the epochs that ``scan`` found: the same if compaction alone explains the difference.
 
-    It may have removed the batches with which an epoch began, never move one into another epoch.
+    It may have removed the batches with which an epoch began, and all of an epoch, never move one into another epoch. The first
+    epoch that is left counts from its first batch on, for the scan lets it begin where the object does.
     """
-    told = entry.epochs
+    told, found = entry.epochs, tuple(scan.epochs)
     if not entry.compacted:
         return told
-    in_force = [max((e.epoch for e in told if e.start_offset <= one.start_offset), default=-1) for one in found]
-    return tuple(found) if in_force == [one.epoch for one in found] else told
+    starts = [scan.chunks[0].first_offset, *(one.start_offset for one in found[1:])]
+    in_force = [max((e.epoch for e in told if e.start_offset <= start), default=-1) for start in starts]
+    return found if in_force == [one.epoch for one in found] else told
 
 
 def _kind_of_batch(scan: SegmentScan, data: bytes, at: int) -> AnomalyKind:

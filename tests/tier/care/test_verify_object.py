@@ -42,6 +42,16 @@ def test_compaction_may_have_removed_where_an_epoch_began(archive):
         assert archive.kinds(deep=True) == found, begun
 
 
+def test_compaction_may_have_removed_all_of_the_epoch_in_which_an_object_begins(archive):
+    """The first batch that is left comes later in the object, and in a later epoch."""
+    base = archive.manifest.entries[0].base
+    data = archive.log_bytes.segment(base + 30, 2, leader_epoch=2)
+    for begun, found in ((base + 25, set()), (base + 35, {AnomalyKind.ENTRY_DIFFERS})):
+        epochs = (LeaderEpoch(1, base), LeaderEpoch(2, begun))
+        archive.replace_object(0, data, epochs=epochs)
+        assert archive.kinds(deep=True) == found, begun
+
+
 @pytest.mark.parametrize("fault", [Fault.CORRUPT, Fault.TRUNCATE])
 def test_damage_on_the_way_of_an_object_is_no_anomaly(archive, fault):
     """Each kind of request is damaged as often as it may be; the archive is well."""
