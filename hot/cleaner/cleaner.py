@@ -15,7 +15,7 @@ from msgspec import Struct
 from stratalog.hot.cleaner.filter import BatchFilter, FilterCounts, FilterRules, add_keys
 from stratalog.hot.cleaner.offset_map import OffsetMap
 from stratalog.hot.cleaner.plan import CleanableSegment, grouped
-from stratalog.hot.cleaner.records import emptied_batch
+from stratalog.hot.cleaner.records import bare_batch
 from stratalog.hot.cleaner.transactions import CleanedTransactions
 from stratalog.hot.recovery.interrupted import drop_undecided_swaps
 from stratalog.hot.segments.scan import CheckedBatch, Damage, scan_checked
@@ -139,7 +139,7 @@ class Cleaning:
     def clean_group(self, number: int) -> CleanedSegment:
         """Write the segment that takes the place of group ``number``; groups are cleaned in their order.
 
-        It is never empty: of a group from which everything goes the last batch stays as a header. So names and
+        It is never empty: of a group from which everything goes the last batch stays as a header, or as a marker. So names and
         batches agree on how far it reaches, and it can be archived.
         """
         group = self._groups[number]
@@ -158,17 +158,17 @@ class Cleaning:
         return CleanedSegment(self._job.generation, base, end, replaces, output.size_bytes, suffixes, changed, counts)
 
     def _write_group(self, group: list[CleanableSegment], output: _Output) -> None:
-        last: BatchHeader | None = None
+        last: tuple[BatchHeader, memoryview] | None = None
         for segment in group:
             for header, data in self._batches(segment):
-                last = header
+                last = header, data
                 survivor = self._filter.survivor(header, data)
                 if survivor is data:
                     output.add(header, data)
                 elif survivor is not None:
                     output.add(read_header(survivor), survivor)
         if last is not None and not output.size_bytes:
-            left = emptied_batch(last)
+            left = bare_batch(*last)
             output.add(read_header(left), left)
 
     def _batches(self, segment: CleanableSegment) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -16,7 +16,7 @@ from stratalog.hot.cleaner.horizons import HorizonRules, needless_marker
 from stratalog.hot.cleaner.offset_map import NEWEST, NEWEST_TOMBSTONE, OffsetMap
 from stratalog.hot.cleaner.records import (
     Span,
-    emptied_batch,
+    bare_batch,
     opened_batch,
     rebuilt_batch,
     record_places,
@@ -103,7 +103,7 @@ class BatchFilter:
         counts.records += header.record_count
         left = self._control(header, batch) if header.is_control else self._data(header, batch)
         if left is None and self._stays(header):
-            left = emptied_batch(header) if header.record_count else batch
+            left = bare_batch(header, batch)
         if left is batch:
             counts.kept_whole += 1
             counts.records_kept += header.record_count

@@ -18,7 +18,16 @@ from stratalog.wire.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, 
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.record_walk import renumbered
 
-__all__ = ["Span", "batch_payload", "emptied_batch", "opened_batch", "rebuilt_batch", "record_places", "record_spans"]
+__all__ = [
+    "Span",
+    "bare_batch",
+    "batch_payload",
+    "emptied_batch",
+    "opened_batch",
+    "rebuilt_batch",
+    "record_places",
+    "record_spans",
+]
 
 _RECORDS_MAX: Final = 1 << 22
 """Their places take some 150 bytes each. A megabyte of records of seven bytes has 150,000."""
@@ -186,6 +195,14 @@ def emptied_batch(header: BatchHeader) -> bytearray:
         attributes=header.attributes & ~(_CODEC_MASK | _DELETE_HORIZON), base_timestamp=NO_TIMESTAMP, record_count=0
     )
     return _packed(fields, b"")
+
+
+def bare_batch(header: BatchHeader, batch: memoryview) -> memoryview | bytearray:
+    """The least that can be left of a batch that has to stay: its header. A marker stays as it is.
+
+    Clients look into each control batch: kafka-python and aiokafka end a reader of committed records at one without a record.
+    """
+    return batch if header.is_control or not header.record_count else emptied_batch(header)
 
 
 def rebuilt_batch(

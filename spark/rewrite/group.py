@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, Final, NamedTuple
 
 from stratalog.hot.cleaner.horizons import HorizonRules
-from stratalog.hot.cleaner.records import emptied_batch
+from stratalog.hot.cleaner.records import bare_batch
 from stratalog.spark.archive_store import open_archive
 from stratalog.spark.rewrite.filter import (
     Codes,
@@ -298,9 +298,11 @@ def _spool(
             size_bytes += spool.write(left)
     if last is not None and left is None:
         header, batch = last
-        if not header.record_count:
+        left = bare_batch(header, batch)
+        if left is batch:
             chosen.counts.kept_whole += 1
-        size_bytes += spool.write(emptied_batch(header) if header.record_count else batch)
+            chosen.counts.records_kept += header.record_count
+        size_bytes += spool.write(left)
     chosen.finish()
     spool.flush()
     return size_bytes

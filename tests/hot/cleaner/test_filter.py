@@ -5,7 +5,7 @@ from crc32c import crc32c
 
 from stratalog.hot.cleaner.filter import BatchFilter, FilterRules, add_keys
 from stratalog.hot.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from stratalog.hot.cleaner.records import record_spans
+from stratalog.hot.cleaner.records import emptied_batch, record_spans
 from stratalog.hot.cleaner.transactions import CleanedTransactions
 from stratalog.hot.config import LONG_MAX
 from stratalog.hot.segments.transaction_index import AbortedTxn
@@ -201,12 +201,24 @@ def test_the_last_batch_of_a_producer_is_emptied_not_removed():
 
 
 @pytest.mark.parametrize(("epoch", "stays"), [(0, True), (1, False)])
-def test_a_marker_that_is_the_last_batch_of_its_producer_stays_as_a_header(epoch, stays):
-    """It has the epoch that fences older ones."""
+def test_a_marker_that_is_the_last_batch_of_its_producer_stays_as_it_is(epoch, stays):
+    """It has the epoch that fences older ones. kafka-python and aiokafka cannot read a control batch without a record."""
     cleaner = Cleaner(producers=[ProducerEntry(7, epoch)])
     [horizon] = cleaner.filter(marker(1, 1))
     cleaner.rules = cleaner.rules._replace(now_ms=NOW_MS + RETENTION_MS)
-    assert offsets(cleaner.filter(horizon)[0]) == ([] if stays else None)
+    [left] = cleaner.filter(horizon)
+    assert left.obj is horizon if stays else left is None
+
+
+def test_a_marker_with_which_a_leader_epoch_begins_stays_as_it_is():
+    """A coordinator often writes the first batch of a new leader."""
+    cleaner = Cleaner()
+    [horizon] = cleaner.filter(marker(1, 0))
+    cleaner.rules = cleaner.rules._replace(now_ms=NOW_MS + RETENTION_MS, epoch_starts=frozenset({1}))
+    assert cleaner.filter(horizon)[0].obj is horizon
+    header = read_header(horizon)
+    emptied = emptied_batch(header)  # as an earlier version left it
+    assert cleaner.filter(emptied)[0].obj is emptied
 
 
 def test_the_batch_at_the_end_of_the_section_stays_as_a_header():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stratalog.hot.cleaner.horizons import HorizonRules, needless_marker
 from stratalog.spark.rewrite.filter import code_of
 from stratalog.spark.rewrite.group import (
     FAILED,
@@ -33,7 +34,7 @@ from stratalog.tier.objects.segment_upload import put_segment
 from stratalog.tier.stores.memory_store import MemoryStore
 from stratalog.tier.stores.wrappers import StoreWrapper
 from stratalog.tier.work.archive_writer import archive_log
-from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers
+from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers, read_header
 
 RUN = b"r" * 16
 
@@ -136,6 +137,30 @@ def test_an_emptied_range_keeps_its_end(rewrite_rig: Any, store: Any) -> None:
         replace(request, run_uuid=RUN),
     )
     assert again.outcome in (SWAPPED, UNCHANGED)
+
+
+def test_a_marker_at_the_end_of_a_range_stays_as_it_is(rewrite_rig: Any, store: Any) -> None:
+    """Kept for its end, its record with it: kafka-python and aiokafka cannot read a control batch without one."""
+    end = build_control_batch(
+        1,
+        b"\0\0\0\0\0\1",
+        offset=2,
+        timestamp_ms=100,
+        leader_epoch=0,
+        producer_id=7,
+        producer_epoch=0,
+        transactional=True,
+    )
+    rules = HorizonRules(1, 1, 1 << 62)
+    stale, _ = needless_marker(read_header(end), memoryview(end), rules)
+    data = [bytes(build_batch([Record(n, n, b"k", b"v") for n in range(2)], leader_epoch=0)), bytes(stale)]
+    archive_log(store, rewrite_rig.topic(), data, now_ms=1)
+    group = one_group(rewrite_rig, store, forgettable_below=1 << 62)
+    result = rewrite_group(store, group, np.empty(0, np.int64), begun(rewrite_rig, store))
+    (entry,) = rewrite_rig.manifest_of(store).entries
+    ((position, header),) = iter_headers(store.get(entry.key)[0][: entry.data_bytes])
+    assert (position, entry.data_bytes, header.base_offset, header.record_count) == (0, len(stale), 2, 1)
+    assert (result.outcome, result.records, result.records_kept) == (SWAPPED, 3, 1)
 
 
 def test_transactions_are_named_as_long_as_their_markers_stay(rewrite_rig: Any, store: Any) -> None:
