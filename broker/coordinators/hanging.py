@@ -242,10 +242,16 @@ class HangingTransactions:
     def _sentence(self, one: OpenTransaction) -> str:
         topic, number = one.partition
         coordinator = "the coordinator" if self._alone else "this broker's coordinator"
-        return (
+        said = (
             f"{one.partition}: {coordinator} does not know the open transaction of producer {one.producer_id} from offset "
-            f"{one.first_offset} on, and readers of committed records wait in front of it. To abort it: "
-            f"stratalog transaction abort {topic} --partition {number} --start-offset {one.first_offset}"
+            f"{one.first_offset} on, and readers of committed records wait in front of it. "
+        )
+        abort = f"stratalog transaction abort {topic} --partition {number} --start-offset {one.first_offset}"
+        if self._alone:
+            return f"{said}To abort it: {abort}"
+        return (
+            f"{said}Another broker may coordinate it, and ends it then. Only if `stratalog transaction list --producer-id "
+            f"{one.producer_id}` names none that is open, abort it: {abort}"
         )
 
 

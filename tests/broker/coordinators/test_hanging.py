@@ -257,6 +257,7 @@ async def test_a_transaction_that_another_broker_may_coordinate_is_not_ended(sev
     await several.judge(0)
     assert (several.writes, several.judged) == ([], [0])
     assert "this broker's coordinator does not know the open transaction of producer 7" in caplog.text
+    assert "Only if `stratalog transaction list --producer-id 7` names none that is open, abort it" in caplog.text
     assert [one.producer_id for one in to_the_end(several.made.hanging())] == [7]
 
 
