@@ -319,7 +319,10 @@ def test_the_last_batch_of_the_section_stays_as_a_header(work):
     work.clean()
     assert stored(work) == []
     headers = [header for header, _ in work.batches(0, work.log.written_offset)]
-    assert [(header.base_offset, header.last_offset, header.record_count) for header in headers] == [(0, 0, 0), (1, 1, 0)]
+    assert [(header.base_offset, header.last_offset, header.record_count) for header in headers] == [
+        (0, 0, 0),
+        (1, 1, 0),
+    ]
 
 
 def test_a_corrupt_batch_stops_the_cleaning(work):
