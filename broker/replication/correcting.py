@@ -152,7 +152,8 @@ class Correcting:
                 self._tell(role, start, why)
                 return
             role.evict_below(verified)
-            self._kept.pop(role.key, None)
+            if self._kept.get(role.key, LONG_MAX) < verified:
+                del self._kept[role.key]
             start = verified
 
     def _tell(self, role: Follower, start: int, why: str) -> None:

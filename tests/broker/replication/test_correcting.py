@@ -260,6 +260,23 @@ async def test_a_copy_that_keeps_local_records_says_so_once(caplog):
     assert not caplog.records
 
 
+async def test_a_segment_that_the_archive_has_in_part_is_logged_once(caplog):
+    """Its first records are found anew in each round: segments of copies do not end where objects do."""
+    links, role, (store, archive) = Links(), Role(), bucket_of([30])
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive)
+
+    async def trim():
+        caplog.clear()
+        correcting.trim(role)
+        await asked(links, 60, 0)
+        await turns(50)
+        return len(caplog.records)
+
+    assert [await trim() for _ in range(2)] == [1, 0]
+    store.delete_many([info.key for info in store.list("")])
+    assert [await trim() for _ in range(2)] == [1, 0]
+
+
 async def test_a_bucket_that_does_not_answer_is_asked_once():
     """Rounds go on meanwhile, for hours: each of them sent a command for each partition."""
     sent = []
