@@ -1,7 +1,7 @@
 """The batches of a produce request that belong to a transaction.
 
 While the transaction is open in the partition, its log knows the producer and its epoch, and the batch goes straight
-there. Otherwise the coordinator is asked first: up to version 11 whether the partition was added to the transaction
+there, unless an earlier one still waits. Otherwise the coordinator is asked first: up to version 11 whether the partition was added to the transaction
 (``transaction.partition.verification.enable``), from version 12 on to add it (KIP-890).
 """
 
@@ -71,12 +71,15 @@ class TransactionalBatch:
 
 
 def must_ask(context: Context, unified: UnifiedLog, records: memoryview) -> bool:
-    """Whether the coordinator has to be asked before a transactional batch is appended."""
+    """Whether the coordinator has to be asked before a transactional batch is appended, or the batch waits behind one that asks.
+
+    The batch that opens the transaction may be let in, and wait for a worker, while the one behind it is asked about.
+    """
     if len(records) < HEADER_BYTES:
         return False  # no batch: the log refuses it
-    producer_id, epoch = PRODUCER_FIELDS.unpack_from(records, PRODUCER_AT)
-    if unified.log.producer_state.has_open_transaction(producer_id, epoch):
-        return False
+    producer = Producer(*PRODUCER_FIELDS.unpack_from(records, PRODUCER_AT))
+    if unified.log.producer_state.has_open_transaction(*producer):
+        return context.broker.transactions.enlistment.is_asking(unified.topic_partition, producer)
     return context.api_version >= _ADDS_SINCE or context.broker.config.boolean(
         "transaction.partition.verification.enable"
     )

@@ -152,10 +152,12 @@ def handle(context: Context, request: TxnOffsetCommitRequest) -> Message | Pendi
     producer = Producer(request.producer_id, request.producer_epoch)
     adds = context.api_version >= _ADDS_SINCE
     verifies = broker.config.boolean("transaction.partition.verification.enable")
-    if driver.unified.log.producer_state.has_open_transaction(*producer) or not (adds or verifies):
+    enlistment = broker.transactions.enlistment
+    is_open = driver.unified.log.producer_state.has_open_transaction(*producer)
+    if (is_open and not enlistment.is_asking(commit.partition, producer)) or not (adds or verifies):
         commit.go_on()
     else:
-        broker.transactions.enlistment.enlist(request.transactional_id, producer, [commit], adds=adds)
+        enlistment.enlist(request.transactional_id, producer, [commit], adds=adds)
     return PENDING
 
 

@@ -81,6 +81,10 @@ class Enlistment:
             event = VerifyPartitions(token, transactional_id, producer, partitions)
         self._ask(transactional_id, event)
 
+    def is_asking(self, partition: TopicPartition, producer: Producer) -> bool:
+        """Whether appends of the producer wait here: none behind them goes straight to the log."""
+        return (partition, producer) in self._places if self._places else False
+
     def marked(self, partition: TopicPartition, marker: TransactionMarker) -> None:
         """A marker takes its place in the partition.
 

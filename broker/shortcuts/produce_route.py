@@ -19,6 +19,7 @@ from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.context import RequestContext
 from stratalog.broker.shortcuts.clearance import Clearance
 from stratalog.hot.log.log import AppendInfo
+from stratalog.metadata.coordination import Producer
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.frame import ResponseSlot, encode_response
 from stratalog.wire.messages.produce import (
@@ -107,6 +108,7 @@ class Route:
 
     __slots__ = (
         "_dispatcher",
+        "_enlistment",
         "_index",
         "_topic_id",
         "_topic_name",
@@ -136,6 +138,7 @@ class Route:
         self._topic_id = topic.topic_id
         self._transactional_id = request.transactional_id
         self._dispatcher = context.dispatcher
+        self._enlistment = context.broker.transactions.enlistment
         self.row = context.row
         self.clearance = clearance
         self.transactional = 0 if request.transactional_id is None else TRANSACTIONAL
@@ -159,9 +162,11 @@ class Route:
         self.pack = _packing(len(self.answer_before), numbers, len(behind))
 
     def transaction_is_open(self, frame: memoryview, batch_at: int) -> bool:
-        """Whether the batch continues a transaction: then no coordinator has to be asked about it."""
-        producer_id, epoch = PRODUCER_FIELDS.unpack_from(frame, batch_at + PRODUCER_AT)
-        return self.partition.log.producer_state.has_open_transaction(producer_id, epoch)
+        """Whether the batch continues a transaction, and none before it waits for the coordinator: then it goes straight to the log."""
+        producer = Producer(*PRODUCER_FIELDS.unpack_from(frame, batch_at + PRODUCER_AT))
+        log = self.partition.log
+        is_open = log.producer_state.has_open_transaction(*producer)
+        return is_open and not self._enlistment.is_asking(log.topic_partition, producer)
 
     def fail(self, slot: WaitingAnswer, error: Exception) -> None:
         """Something unexpected was raised: answer, and note, what the long way would."""

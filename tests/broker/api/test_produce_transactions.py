@@ -58,6 +58,35 @@ def test_pipelined_batches_keep_their_order(transactions):
     assert transactions.committed() == [b"0", b"1", b"2", b"3", b"4"]
 
 
+def test_a_batch_does_not_overtake_one_that_waits_for_the_coordinator(transactions):
+    """The first one is let in, and waits for a worker; the second is asked about; the third finds the transaction open."""
+    node = transactions.broker.node
+    transactions.broker.create("packed", compression_type="gzip")
+    producer = transactions.producer()
+    unified = node.partitions.by_name("packed", 0)
+    leader, enlistment, link = unified.partition.led(), node.transactions.enlistment, transactions.link
+    rework, ask = leader._rework, enlistment._ask
+    reworks, questions = [], []
+
+    def send(sequence):
+        link.send(transactions.produce_request(producer, 0, sequence=sequence, topic="packed"), 12)
+
+    leader._rework = lambda *work: reworks.append(work)
+    send(0)
+    transactions.wait_for(lambda: reworks)
+    enlistment._ask = lambda *question: questions.append(question)
+    send(1)
+    transactions.wait_for(lambda: questions)
+    leader._rework = rework
+    transactions.broker.run(rework, *reworks[0])
+    transactions.wait_for(lambda: unified.log.producer_state.has_open_transaction(*producer))
+    send(2)
+    transactions.wait_for(lambda: unified.metrics.total_produce_requests == 3)
+    transactions.broker.run(ask, *questions[0])
+    codes = [link.receive().responses[0].partition_responses[0].error_code for _ in range(3)]
+    assert (codes, len(questions)) == ([0, 0, 0], 1)
+
+
 def test_a_batch_that_overtook_the_first_one_is_out_of_order(transactions):
     """Under v2 sequences begin at 0: a later batch is let in by the coordinator before the refused one comes again."""
     producer = transactions.producer()

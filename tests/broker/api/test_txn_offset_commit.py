@@ -259,6 +259,24 @@ def test_a_coordinator_that_does_not_answer_is_one_that_loads(groups):
         enlistment._ask = ask
 
 
+def test_a_commit_does_not_overtake_one_that_waits_for_the_coordinator(groups):
+    """That one came before the transaction was open here. The later offset has to stand last."""
+    producer = groups.producer()
+    assert commit(groups, producer, 6, 0) == [0]
+    node, answers, held = groups.broker.node, [], []
+    enlistment, driver = node.transactions.enlistment, node.groups.host.of("g")
+    first = SimpleNamespace(partition=driver.unified.topic_partition, leader=driver.leader, go_on=list)
+    ask, enlistment._ask = enlistment._ask, lambda _transactional_id, event: held.append(event)
+    groups.broker.run(lambda: enlistment.enlist("x", producer, [first], adds=True))
+    groups.broker.run(lambda: API.handle(context_of(node, answers, 5), offsets_of(producer, 7, 0)))
+    (place,) = enlistment._places.values()
+    assert (place.waiting[0], len(place.waiting)) == (first, 2)
+    enlistment._ask = ask
+    groups.broker.run(lambda: held[0].token.respond(AddPartitionsToTxnResponse()))
+    groups.wait_for(lambda: answers)
+    assert (len(held), answers[0].topics[0].partitions[0].error_code) == (1, 0)
+
+
 def test_a_yes_from_before_another_leadership_appends_no_offsets(groups):
     """The partition was led elsewhere meanwhile, and the transaction ended there: its offsets would begin one without an end."""
     producer = groups.producer()

@@ -61,6 +61,15 @@ def test_one_question_for_all_partitions_of_a_request(desk):
         desk.ended.clear()
 
 
+def test_a_place_asks_until_the_verdict(desk):
+    """It asks for its producer, in its epoch and its partition."""
+    desk.enlist("a")
+    assert desk.enlistment.is_asking(T0, PRODUCER)
+    assert not any([desk.enlistment.is_asking(T1, PRODUCER), desk.enlistment.is_asking(T0, Producer(7, 4))])
+    desk.asked[0].token.respond(AddPartitionsToTxnResponse())
+    assert not desk.enlistment.is_asking(T0, PRODUCER)
+
+
 def test_later_appends_wait_behind_the_first_and_share_its_fate(desk):
     """In their order; an append after the verdict asks anew."""
     desk.enlist("a")

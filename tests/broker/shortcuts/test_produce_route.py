@@ -48,6 +48,7 @@ def route():
             request=request,
             row=Row(API, version, metrics),
             dispatcher=SimpleNamespace(monotonic=lambda: 2.0),
+            broker=SimpleNamespace(transactions=SimpleNamespace(enlistment=None)),
         )
         unified = SimpleNamespace(
             topic_partition=TopicPartition("orders", partition),
