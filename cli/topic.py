@@ -11,7 +11,7 @@ from stratalog.cli.command import ExampleGroup, broker_options
 from stratalog.cli.output import json_option, note, raise_first, reports_errors, write_json, write_rows
 from stratalog.cli.topic_description import EXAMPLES, describe
 from stratalog.cli.values import setting_value
-from stratalog.client.admin import add_partitions, alter_topic_configs, create_topic, delete_topics
+from stratalog.client.admin import add_partitions, alter_topic_configs, create_topic, delete_topics_one_by_one
 from stratalog.client.client import Client
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import uuid_text
@@ -190,7 +190,7 @@ def delete(*, names: tuple[str, ...], yes: bool, bootstrap: str, timeout_seconds
         click.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
     with Client(bootstrap, timeout_seconds) as client:
         wanted = list(dict.fromkeys(names))
-        refused = delete_topics(client, wanted)
+        refused = delete_topics_one_by_one(client, wanted)
     if gone := [name for name in wanted if name not in refused]:
         note(f"Deleted {', '.join(gone)}.")
     raise_first(refused.values())

@@ -33,6 +33,7 @@ __all__ = [
     "alter_topic_configs",
     "create_topic",
     "delete_topics",
+    "delete_topics_one_by_one",
     "describe_topic_configs",
 ]
 
@@ -126,7 +127,13 @@ def add_partitions(client: Client, name: str, total: int, *, validate_only: bool
         _check(name, answer.error_code, answer.error_message)
 
 
-def delete_topics(client: Client, names: Sequence[str]) -> dict[str, KafkaError]:
+def delete_topics(client: Client, names: Sequence[str]) -> None:
+    """Delete topics with all their records. Raises `KafkaError` of the first that was refused; others may be gone."""
+    for error in delete_topics_one_by_one(client, names).values():
+        raise error
+
+
+def delete_topics_one_by_one(client: Client, names: Sequence[str]) -> dict[str, KafkaError]:
     """Delete topics with all their records. Returns why each one that was refused was; the others are gone. Raises `KafkaError`."""
     if client.version_of(DeleteTopicsRequest) >= _DELETE_BY_NAME_OR_ID:
         states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]

@@ -11,6 +11,7 @@ from stratalog.client.admin import (
     alter_topic_configs,
     create_topic,
     delete_topics,
+    delete_topics_one_by_one,
     describe_topic_configs,
 )
 from stratalog.client.client import Client
@@ -76,7 +77,9 @@ def test_a_topic_that_is_not_there_cannot_be_deleted(scripted, client) -> None:
     """Without words of the broker, those of the code. The others are gone."""
     answers = [DeletableTopicResult(name="nope", error_code=3), DeletableTopicResult(name="orders")]
     scripted.answers[DELETE] = DeleteTopicsResponse(responses=answers)
-    refused = delete_topics(client, ["nope", "orders"])
+    with pytest.raises(KafkaError, match="topic nope: unknown topic or partition"):
+        delete_topics(client, ["nope", "orders"])
+    refused = delete_topics_one_by_one(client, ["nope", "orders"])
     assert {name: (one.code, one.message) for name, one in refused.items()} == {
         "nope": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic nope: unknown topic or partition")
     }

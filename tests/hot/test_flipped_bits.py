@@ -87,7 +87,7 @@ def write(bench, compactor_type, directory: LogDirectory, name: TopicPartition, 
     compacted = CONFIGS[TopicPartition("cleaned", 0)]
     config = compacted if name.topic == "once" else CONFIGS[name]
     log = directory.open_log(name, IDS[name], config, now_ms=1, cache=cache)
-    bench.write_mixed(log, 9, epoch=1, seed=3)
+    bench.write_mixed(log, 9, epoch=0, seed=3)  # the cleaner takes its first batch, too
     bench.write_mixed(log, 9, epoch=4, seed=5)
     if name.topic in ("cleaned", "once"):
         log.roll()

@@ -4,6 +4,7 @@ import pytest
 
 from stratalog.hot.config import LONG_MAX, LogConfig
 from stratalog.hot.log.log import AppendInfo
+from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.wire.batch import build_control_batch, iter_headers
 from stratalog.wire.compression import Codec
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
@@ -243,8 +244,11 @@ def test_the_end_of_a_transaction_goes_behind_batches_under_rework(bench, batch)
     assert it.partition.last_stable_offset == 2
 
 
-def test_markers_stay_final_when_a_full_disk_has_the_state_read_anew(bench, batch):
-    """Readers of committed records go on with the next tick, without further writes."""
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_markers_stay_final_when_a_full_disk_has_batches_given_up(bench, batch, monkeypatch, is_kept):
+    """Also where the producers are read anew: readers of committed records go on with the next tick, without further writes."""
+    if not is_kept:
+        monkeypatch.setattr(ProducerStateManager, "take_back", lambda *_: False)
     it = bench()
     woken = []
     it.append("data", batch(**TRANSACTIONAL))
@@ -255,11 +259,12 @@ def test_markers_stay_final_when_a_full_disk_has_the_state_read_anew(bench, batc
     it.append("queued", batch())
     it.partition.log.discard_unwritten()
     it.partition.on_write_refused(OSError(28, "full"))
+    assert it.partition.last_stable_offset == (2 if is_kept else 0)
     it.partition.watchers.add(lambda: woken.append(it.partition.last_stable_offset))
     it.partition.tick(0)
     it.partition.tick(0)
     assert it.partition.last_stable_offset == 2
-    assert woken == [2]
+    assert woken == ([] if is_kept else [2])
 
 
 def test_a_batch_behind_the_waiting_end_of_its_transaction_is_refused(bench, batch):
