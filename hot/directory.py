@@ -107,8 +107,6 @@ class LogDirectory(Struct):
     """The content of ``log-bounds``, as it is or will be."""
     summaries: dict[TopicPartition, LogSummary] = field(default_factory=dict)
     """Summaries by the last orderly stop, of logs that have not been opened since."""
-    _is_summarised: bool = False
-    """Whether each log that an orderly stop closed has a row: one without was not open then, its last bytes may be lost."""
     _gaps_unknown: bool = False
     """It is lost which logs were compacted once."""
     _written_elsewhere: bool = False
@@ -206,7 +204,6 @@ class LogDirectory(Struct):
         if LOG_SUMMARIES in names and not self.was_offline:
             try:
                 self.summaries = summaries_from_bytes(self.files.read_bytes(f"{self.path}/{LOG_SUMMARIES}"))
-                self._is_summarised = True
             except Corrupt:
                 self.damaged_checkpoints.append(LOG_SUMMARIES)
 
@@ -272,7 +269,7 @@ class LogDirectory(Struct):
             config,
             files=self.files,
             now_ms=now_ms,
-            clean=self.clean and (not self._is_summarised or topic_partition in self.summaries),
+            clean=self.clean,
             recovery_point=self.recovery_points.get(topic_partition, 0),
             log_start_offset=self.log_start_offsets.get(topic_partition, 0),
             cache=cache,
@@ -360,21 +357,13 @@ class LogDirectory(Struct):
         self.files.sync_directory(self.path)
         self.was_offline = False
 
-    def close(
-        self,
-        logs: Mapping[TopicPartition, Log],
-        *,
-        broker_epoch: int,
-        sync: Sync = _one_by_one,
-        closed: Mapping[TopicPartition, LogSummary] | None = None,
-    ) -> None:
+    def close(self, logs: Mapping[TopicPartition, Log], *, broker_epoch: int, sync: Sync = _one_by_one) -> None:
         """Close all logs and leave the mark of a clean shutdown, as the last write. Their high watermarks are written.
 
-        ``sync`` runs the sync tickets of logs, perhaps side by side, and returns when all have run. ``closed`` are those that
-        were closed before. Logs that were not opened stay as the last stop left them. Raises `OSError`.
+        ``sync`` runs the sync tickets of logs, perhaps side by side, and returns when all have run. Raises `OSError`.
         """
         every = list(logs.items())
-        summaries = (self.summaries if self.clean else {}) | dict(closed or {})
+        summaries = {}
         for first in range(0, len(every), _CLOSED_TOGETHER):
             group = every[first : first + _CLOSED_TOGETHER]
             tickets = [(log, ticket) for _, log in group if (ticket := log.begin_close()) is not None]

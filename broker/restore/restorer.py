@@ -36,7 +36,6 @@ from stratalog.broker.restore.records import (
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import Log
-from stratalog.hot.segments.log_summary import LogSummary
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.hot.state.producer_snapshot import snapshot_from_bytes
 from stratalog.hot.storage.checkpoint import (
@@ -183,8 +182,6 @@ class Restorer:
         self._resolver = ConfigResolver.for_topics()
         self._next_producer_id = 0
         self._logs: dict[TopicPartition, Log] = {}
-        self._summaries: dict[TopicPartition, LogSummary] = {}
-        """How the logs were closed: the first start would verify one without, all of its last segment."""
         self.report = RestoreReport(problems=[*state.problems, *refused])
 
     def run(self) -> RestoreReport:
@@ -214,7 +211,7 @@ class Restorer:
         directory.write_checkpoints(self._logs)
         directory.write_high_watermarks({name: log_.log_end_offset for name, log_ in self._logs.items()})
         write_remote_log(self._files, path, self._remote_logs())
-        directory.close({}, broker_epoch=-1, closed=self._summaries)
+        directory.close({}, broker_epoch=-1)
 
     def _topics(self) -> Iterator[RestoredTopic]:
         shown = {state.partition: state.leader_epoch for state in self._state.partitions}
@@ -301,8 +298,6 @@ class Restorer:
         for log_, ticket in tickets:
             log_.finish_sync(ticket)
         for log_ in logs:
-            if (summary := log_.summary()) is not None:
-                self._summaries[log_.topic_partition] = summary
             log_.abandon()
 
     def _remote_logs(self) -> dict[TopicPartition, RemoteLogState]:

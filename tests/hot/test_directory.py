@@ -285,40 +285,6 @@ def test_damaged_summaries_cost_only_time(stopped, files, harm):
     assert ends(stopped, files) == [0, 1, 2]
 
 
-def test_a_log_that_an_orderly_stop_did_not_close_is_verified(stopped, files):
-    """It could not be opened in that run, which began with a power cut: its unsynced bytes may lack a page in the middle."""
-    wide = TopicPartition("wide", 2)
-    directory = LogDirectory.load(stopped, files)
-    log = directory.open_log(wide, bytes([2] * 16), LogConfig(), now_ms=1)
-    for _ in range(2):
-        log.append_as_leader(build_batch([Record(0, 1, None, b"v" * 100)]), leader_epoch=1, now_ms=1)
-    log.write_queued()
-    log.abandon()
-    path = Path(stopped) / "wide-2" / f"{0:020d}.log"
-    data = bytearray(path.read_bytes())
-    data[-200] ^= 1  # of the batch at 2
-    path.write_bytes(data)
-    directory = LogDirectory.load(stopped, files)
-    directory.close({}, broker_epoch=2)
-    directory = LogDirectory.load(stopped, files)
-    assert directory.clean
-    log = directory.open_log(wide, bytes([2] * 16), LogConfig(), now_ms=1)
-    assert log.log_end_offset == 2
-    assert log.recovery.segments_checked == 1
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_log_that_was_not_opened_between_two_orderly_stops_is_as_the_first_left_it(stopped, files, killed):
-    """A node that stopped before its cluster named the partitions. After a kill between them it is not believed."""
-    if killed:
-        LogDirectory.load(stopped, files)
-    LogDirectory.load(stopped, files).close({}, broker_epoch=2)
-    directory = LogDirectory.load(stopped, files)
-    assert len(directory.summaries) == (0 if killed else 3)
-    log = directory.open_log(TopicPartition("wide", 2), bytes([2] * 16), LogConfig(), now_ms=1)
-    assert (log.log_end_offset, log.recovery.segments_checked) == (2, int(killed))
-
-
 def test_after_a_failed_sync_no_summary_is_used(stopped, files):
     """The cache may differ from the disk: everything is verified."""
     LogDirectory.load(stopped, files).mark_offline("a test")
