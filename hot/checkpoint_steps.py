@@ -159,7 +159,7 @@ def _note_kept(moved: Iterable[tuple[Log, LogBounds]], gone: set[TopicPartition]
     for log, row in moved:
         if log.topic_partition not in gone:
             log.start.kept_offset = row.log_start_offset
-            log.gaps.kept(row.gaps_below)
+            log.gaps.kept(row.gaps_below, row.border_gaps_below)
 
 
 def _put_others(draft: CheckpointDraft[T], held: Mapping[TopicPartition, T]) -> Iterator[None]:

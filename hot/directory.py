@@ -276,6 +276,9 @@ class LogDirectory(Struct):
             may_have_gaps=cleaned,
             summary=self.summaries.pop(topic_partition, None),
             known_gaps_below=known_gaps_below,
+            known_border_gaps_below=None
+            if known_gaps_below is None
+            else self.bounds[topic_partition].border_gaps_below,
             leader_epoch_max=leader_epoch_max,
             refuse_damage=refuse_damage,
             durable_end=self.durable_end(topic_partition),
@@ -322,7 +325,8 @@ class LogDirectory(Struct):
         self._note_bounds(logs)
         self.store_bounds()
         for log in logs.values():
-            log.gaps.kept(self.bounds[log.topic_partition].gaps_below)
+            row = self.bounds[log.topic_partition]
+            log.gaps.kept(row.gaps_below, row.border_gaps_below)
 
     def _note_bounds(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Take the bounds over. A partition that is removed before they are stored is not written."""

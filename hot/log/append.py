@@ -14,7 +14,7 @@ from stratalog.hot.log.gaps import LogGaps
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.tail import LogTail
 from stratalog.hot.recovery.replay import apply_stored_batch
-from stratalog.hot.segments.segment import Segment
+from stratalog.hot.segments.segment import RELATIVE_OFFSET_MAX, Segment
 from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.segments.transaction_index import AbortedTxn
 from stratalog.hot.state.leader_epochs import LeaderEpochCache
@@ -235,13 +235,25 @@ class LogAppender:
             self._gaps.expect(header.base_offset)
         segment = self._segments.active
         if segment.must_roll(len(batch), header.last_offset, header.max_timestamp, now_ms):
-            segment = tail.begin_segment(header.base_offset)
+            segment = tail.begin_segment(self._base_of_copy(header))
         tail.queue(segment, batch, header.last_offset, header.max_timestamp, now_ms)
         if header.partition_leader_epoch >= 0:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         aborted = apply_stored_batch(self._producers, header, batch)
         if aborted is not None:
             segment.aborted.append(aborted)
+
+    def _base_of_copy(self, header: BatchHeader) -> int:
+        """Where a segment begins with this batch: at the log end, for a gap between two segments looks like a lost tail.
+
+        Behind a gap larger than a segment it has to begin with the batch. Then all before is synced first.
+        """
+        end_offset = self._tail.end_offset
+        if header.last_offset - end_offset <= RELATIVE_OFFSET_MAX:
+            return end_offset
+        self._tail.sync_segments()
+        self._gaps.expect_at_borders(header.base_offset)
+        return header.base_offset
 
     def forget_idle_producers(self, now_ms: int) -> None:
         """Forget producers that were idle for ``producer.id.expiration.ms``; looks every ten minutes at most.

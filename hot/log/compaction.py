@@ -54,10 +54,10 @@ class LogCompaction:
     def expect_gaps(self, end_offset: int) -> bool:
         """Allow gaps below ``end_offset``. True if that is new: the caller stores it before a gap exists."""
         gaps = self._parts.gaps
-        if gaps.kept_below >= end_offset:
+        if gaps.are_kept_at_borders(end_offset):
             return False
         synced = min(self._parts.segments.active.base_offset, self._parts.cycles.flushed_offset)
-        gaps.below = max(gaps.below, end_offset, synced)  # a tail that a power cut takes from a roll is no gap
+        gaps.expect_at_borders(max(end_offset, synced))  # a tail that a power cut takes from a roll is no gap
         return True
 
     def cleanable_segments(self) -> list[CleanableSegment]:

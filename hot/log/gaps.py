@@ -16,34 +16,58 @@ _RECORD_COUNT_POSITION: Final = 57
 
 
 class LogGaps:
-    """From ``below`` on no offset is missing: the cleaner was never there, and no leader has sent a gap."""
+    """From ``below`` on no offset is missing: the cleaner was never there, and no leader has sent a gap.
 
-    __slots__ = ("below", "cleaned", "kept_below")
+    From ``border_below`` on none is missing between the last batch of a segment and the next segment: there a power cut
+    leaves a hole, where it takes the end of a file that was not synced and leaves the next one. So nothing that this
+    replica has not synced lies below.
+    """
 
-    def __init__(self, below: int) -> None:
+    __slots__ = ("below", "border_below", "cleaned", "kept_below", "kept_border_below")
+
+    def __init__(self, below: int, border_below: int | None = None, kept_border_below: int | None = None) -> None:
         self.below = below
+        self.border_below = below if border_below is None else border_below
         self.kept_below = below
         """The value in ``log-bounds``: after a crash a gap between batches above it is taken for damage."""
+        self.kept_border_below = self.border_below if kept_border_below is None else kept_border_below
+        """The value in ``log-bounds``, which may be too large: the log was cut, or an earlier version has written it."""
         self.cleaned = False
         """True if the log was cleaned: offsets may be missing, also if the topic is no longer compacted."""
 
     @property
     def is_kept(self) -> bool:
         """Whether a crash leaves the gaps that are here; a log that never had one has no row of them."""
-        return not self.cleaned or self.below <= self.kept_below
+        is_in_row = self.below <= self.kept_below and self.border_below == self.kept_border_below
+        return is_in_row or not self.cleaned
+
+    def row(self, may_have_gaps: bool) -> tuple[int, int] | tuple[None, None]:
+        """For ``log-bounds``: below which offset there may be gaps, and below which also at the ends of segments."""
+        return (self.below, self.border_below) if may_have_gaps else (None, None)
 
     def expect(self, offset: int) -> None:
         """Allow gaps below ``offset``; the caller has that stored before there is one."""
         self.below = max(self.below, offset)
         self.cleaned = True
 
-    def kept(self, below: int | None) -> None:
-        """Note that ``log-bounds`` has ``below``, None for a log without gaps."""
+    def expect_at_borders(self, offset: int) -> None:
+        """Allow gaps below ``offset`` at the ends of segments, too; all that the log has below it is synced."""
+        self.below = max(self.below, offset)
+        self.border_below = max(self.border_below, offset)
+
+    def kept(self, below: int | None, border_below: int | None) -> None:
+        """Note that ``log-bounds`` has these, None for a log without gaps."""
         self.kept_below = min(self.below, below or 0)  # a later row may have less, if the log was cut meanwhile
+        self.kept_border_below = border_below or 0
+
+    def are_kept_at_borders(self, offset: int) -> bool:
+        """Whether gaps below ``offset`` at the ends of segments are no damage after a crash."""
+        return offset <= min(self.kept_below, self.border_below, self.kept_border_below)
 
     def cut(self, end_offset: int) -> None:
         """Take ``end_offset`` as the new end of the log."""
         self.below = min(self.below, end_offset)
+        self.border_below = min(self.border_below, end_offset)
         self.kept_below = min(self.kept_below, self.below)
 
     def first_unkept(self, records: memoryview, next_offset: int) -> tuple[int, int] | None:

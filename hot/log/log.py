@@ -97,6 +97,7 @@ class Log:
         may_have_gaps: bool = False,
         summary: LogSummary | None = None,
         known_gaps_below: int | None = None,
+        known_border_gaps_below: int | None = None,
         leader_epoch_max: int = LEADER_EPOCH_MAX,
         refuse_damage: bool = False,
         durable_end: int = OFFSET_MAX,
@@ -112,8 +113,8 @@ class Log:
         cache = SegmentCache() if cache is None else cache
         request = OpenRequest(
             directory, topic_partition, topic_id, config, files, cache, now_ms, clean, recovery_point, log_start_offset,
-            may_have_gaps, summary, known_gaps_below, leader_epoch_max, refuse_damage, durable_end,
-            unsynced_may_go, others_have_it,
+            may_have_gaps, summary, known_gaps_below, known_border_gaps_below, leader_epoch_max, refuse_damage,
+            durable_end, unsynced_may_go, others_have_it,
         )  # fmt: skip
         place = LogPlace(directory, topic_partition, topic_id, config, files, cache)
         return cls(place, load_log(request), cleaned=may_have_gaps)
@@ -174,7 +175,7 @@ class Log:
     @property
     def bounds(self) -> LogBounds:
         """The row of the log directory: where the log begins, and below where it may lack offsets."""
-        return LogBounds(self.start.offset, self.gaps.below if self.may_have_gaps else None)
+        return LogBounds(self.start.offset, *self.gaps.row(self.may_have_gaps))
 
     @property
     def size_bytes(self) -> int:

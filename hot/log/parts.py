@@ -46,5 +46,5 @@ class LogParts(NamedTuple):
         doomed = DoomedFiles(place, cycles)
         log_start, pending = loaded.log_start_offset, PendingSwap()
         start = LogStart(place, segments, epochs, producers, snapshots, cycles, tail, doomed, pending, log_start)
-        gaps = LogGaps(loaded.gaps_below)
+        gaps = LogGaps(loaded.gaps_below, loaded.border_gaps_below, loaded.known_border_gaps_below)
         return cls(place, segments, epochs, producers, cycles, snapshots, tail, doomed, start, gaps, pending)

@@ -109,6 +109,13 @@ class SyncCycles:
         if self._created:
             self._place.files.sync_directory(self._place.directory)
 
+    def sync_segments(self) -> None:
+        """Make all that is written durable now, in the files and under their names. Raises `OSError`."""
+        for segment in self._segments:
+            if segment.next_offset > self.flushed_offset:
+                segment.file.fdatasync()
+        self.sync_names()
+
     # -- cycles -------------------------------------------------------------------------------------------
 
     def begin(self, written_offset: int) -> SyncTicket | None:

@@ -185,6 +185,11 @@ class LogTail:
             return False
         return self.roll()
 
+    def sync_segments(self) -> None:
+        """Make all batches durable now: a segment is to begin above the log end. Raises `OSError`."""
+        self.write()
+        self._cycles.sync_segments()
+
     # -- taking back --------------------------------------------------------------------------------------
 
     @contextmanager

@@ -84,6 +84,8 @@ def _go_on_at(parts: LogParts, offset: int) -> None:
     """
     segments = parts.segments
     old = segments.active
+    parts.tail.sync_segments()
+    parts.gaps.expect_at_borders(offset)
     if old.size_bytes or len(segments) == 1:
         parts.tail.begin_segment(offset)
         parts.tail.write()

@@ -70,13 +70,16 @@ def lost_logs(request: OpenRequest, entries: Collection[Entry]) -> list[int]:
     return sorted(base for base in expected - logs if base < last)
 
 
-def suspicion(request: OpenRequest, segment: Segment, gaps_below: int) -> Suspicion | None:
+def suspicion(
+    request: OpenRequest, segment: Segment, gaps_below: int, border_gaps_below: int | None = None
+) -> Suspicion | None:
     """Describe the damage of a frozen segment that has bytes; None if it is believed. Raises `OSError`."""
+    gaps = gaps_below, gaps_below if border_gaps_below is None else border_gaps_below
     known, followed = _known(request, segment)
     if known is not None and followed and request.files.status(segment.path()) == known:
         return None
     ends = _ends(request.files, segment)
-    found = _walk(request.files.open_read(segment.path()), segment, ends, gaps_below)
+    found = _walk(request.files.open_read(segment.path()), segment, ends, gaps)
     if known is not None and request.clean and known.size_bytes > segment.size_bytes:
         return Suspicion(f"the file has {segment.size_bytes} of {known.size_bytes} bytes", certain=True)
     if found is None and not ends.there:
@@ -116,12 +119,13 @@ def _last(files: Filesystem, path: str, entry_bytes: int) -> bytes:
     return file.pread(entry_bytes, max(0, size_bytes - entry_bytes))
 
 
-def _walk(file: File, segment: Segment, ends: _Ends, gaps_below: int) -> Suspicion | None:
-    """Follow the last index entry to the end of the file; what does not add up.
+def _walk(file: File, segment: Segment, ends: _Ends, gaps: tuple[int, int]) -> Suspicion | None:
+    """Follow the last index entry to the end of the file; what does not add up. ``gaps``: within, and at the end.
 
     No single bit that changed in an index makes a certain suspicion: both columns of an entry must say the same.
     """
     size_bytes, limit = segment.size_bytes, segment.next_offset
+    gaps_below, border_gaps_below = gaps
     beyond = ends.offset >= 0 and ends.position >= size_bytes
     start = ends.position if ends.offset >= 0 and not beyond else 0
     found = _follow(file, segment, start, ends.offset if start else None, gaps_below)
@@ -132,7 +136,7 @@ def _walk(file: File, segment: Segment, ends: _Ends, gaps_below: int) -> Suspici
         return Suspicion(f"no batch of its own stands at position {position} of {size_bytes}")
     if due > limit:
         return Suspicion(f"its batches end at offset {due}, the next segment begins at {limit}")
-    if due < limit > gaps_below:
+    if due < limit > border_gaps_below:
         return Suspicion(f"it ends at offset {due}, the next segment begins at {limit}")
     if beyond and due <= ends.offset < limit:
         return Suspicion(f"it ends at offset {due}, its index reaches up to {ends.offset}", certain=True)

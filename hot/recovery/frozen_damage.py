@@ -31,6 +31,7 @@ class FrozenDamage(Struct):
     quarantine: Quarantine
     report: RecoveryReport
     gaps_below: int
+    border_gaps_below: int
     lost: Sequence[int] = ()
     noted: Collection[int] = ()
     """The base offsets of missing ranges that have a note."""
@@ -63,22 +64,22 @@ class FrozenDamage(Struct):
         if noted and segment.size_bytes:  # a reader met damage at its first batch
             why = noted_reason(request.files, segment) or segment.path()
             return self.cut_out(segment, SoundPart(0, segment.base_offset, why), why)
-        if (noted or not trusted) and mark_missing(request.files, segment, self.gaps_below):
+        if (noted or not trusted) and mark_missing(request.files, segment, self.border_gaps_below):
             if request.refuse_damage:
                 raise refusal(f"{segment.path()}: {segment.missing}")
             self.report.missing.append(segment)
             return [segment]
         gone = [base for base in self.lost if segment.base_offset < base < end]
-        if gone and self.gaps_below >= end:  # elsewhere the batches of this segment tell
+        if gone and self.border_gaps_below >= end:  # elsewhere the batches of this segment tell
             segment.next_offset = gone[0]
             return [*self._pieces(segment, trusted=trusted), *self._ranges(gone, end)]
-        if trusted and (end > self.gaps_below or not request.config.remote_storage_enable):
+        if trusted and (end > self.border_gaps_below or not request.config.remote_storage_enable):
             return [segment]
-        suspected = suspicion(request, segment, self.gaps_below)
+        suspected = suspicion(request, segment, self.gaps_below, self.border_gaps_below)
         if suspected is None or (trusted and not suspected.certain):
             return [segment]
         sound = sound_part(segment.file, segment.size_bytes, segment, self.gaps_below)
-        whole = not sound.why and (sound.end_offset == end or end <= self.gaps_below)
+        whole = not sound.why and (sound.end_offset == end or end <= self.border_gaps_below)
         if whole and not suspected.certain:
             self._rebuild(segment)
             self.report.frozen_indexes_rebuilt.append(segment.path(""))

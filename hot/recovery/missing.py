@@ -81,12 +81,12 @@ def missing_segment(place: MissingPlace, base_offset: int, end_offset: int, why:
     return segment
 
 
-def mark_missing(files: Filesystem, segment: Segment, gaps_below: int) -> bool:
+def mark_missing(files: Filesystem, segment: Segment, border_gaps_below: int) -> bool:
     """Whether a frozen, empty segment that was found stands for a missing range; then it says so. Raises `OSError`."""
     if segment.size_bytes or not segment.frozen:
         return False
     segment.missing = noted_reason(files, segment)
-    if segment.missing is None and segment.next_offset > max(segment.base_offset, gaps_below):
+    if segment.missing is None and segment.next_offset > max(segment.base_offset, border_gaps_below):
         segment.missing = f"{segment.path()} is empty"
     return segment.missing is not None
 

@@ -40,6 +40,8 @@ class OpenRequest(NamedTuple):
     """The summary by the last orderly stop: a hint that is compared with the files."""
     known_gaps_below: int | None = None
     """No offset is missing from here on; None if that is not known."""
+    known_border_gaps_below: int | None = None
+    """From here on none is missing at the end of a segment, either; None if it is no less than the number before."""
     leader_epoch_max: int = LEADER_EPOCH_MAX
     """The newest leader epoch of the partition, as the cluster's metadata have it."""
     refuse_damage: bool = False
@@ -60,6 +62,12 @@ class OpenRequest(NamedTuple):
         if self.known_gaps_below is not None:
             return self.known_gaps_below
         return OFFSET_MAX if self.may_have_gaps or self.config.compacted else 0
+
+    @property
+    def border_gaps_below(self) -> int:
+        """Below this one offsets may be missing between two segments; above, they were lost with the end of a file."""
+        known = self.known_border_gaps_below
+        return self.gaps_below if known is None else min(known, self.gaps_below)
 
     def cut_at(self, offset: int) -> OpenRequest:
         """The request for a log that was cut since the checkpoints were written: they show nothing from ``offset`` on."""
@@ -122,5 +130,9 @@ class LoadedLog(Struct):
     """Whether the directory itself has to be synced."""
     gaps_below: int = 0
     """Offsets may be missing below this one."""
+    border_gaps_below: int = 0
+    """... and below this one also between two segments."""
+    known_border_gaps_below: int = 0
+    """As it was asked for: perhaps above the end of the log."""
     truncated_to: int | None = None
     """Recovery points above this offset are void, until new ones are stored."""

@@ -65,8 +65,8 @@ class _Loading:
     """The log while it is being opened."""
 
     __slots__ = (
-        "base", "changed", "created", "end_offset", "epoch_max", "epochs", "files", "frozen", "gaps_below", "known", "quarantine",
-        "report", "request", "segments", "snapshots", "state", "unsynced",
+        "base", "border_gaps_below", "changed", "created", "end_offset", "epoch_max", "epochs", "files", "frozen", "gaps_below",
+        "known", "quarantine", "report", "request", "segments", "snapshots", "state", "unsynced",
     )  # fmt: skip
 
     def __init__(self, request: OpenRequest) -> None:
@@ -75,13 +75,13 @@ class _Loading:
         self.base = request.directory
         self.report = RecoveryReport()
         self.quarantine = Quarantine(request.files, request.directory, request.now_ms)
-        self.frozen = FrozenDamage(request, self.quarantine, self.report, request.gaps_below)
+        self.frozen = FrozenDamage(request, self.quarantine, self.report, request.gaps_below, request.border_gaps_below)
         self.segments: list[Segment] = []
         self.snapshots: list[int] = []
         self.epochs = LeaderEpochCache()
         self.state = ProducerStateManager(str(request.topic_partition))
         self.end_offset = 0
-        self.gaps_below = request.gaps_below
+        self.gaps_below, self.border_gaps_below = request.gaps_below, request.border_gaps_below
         self.epoch_max = request.leader_epoch_max
         self.known: KnownPart | None = None
         """The part of the last segment that did not have to be verified; its indexes on the disk are as they should be."""
@@ -137,6 +137,8 @@ def load_log(request: OpenRequest) -> LoadedLog:
         loading.unsynced,
         loading.changed,
         min(loading.gaps_below, loading.end_offset),
+        min(loading.border_gaps_below, loading.end_offset),
+        request.border_gaps_below,
         truncated_to,
     )
 
@@ -293,7 +295,7 @@ def _recover_segment(loading: _Loading, number: int, spans: EpochSpans, known: K
     segment.indexes = indexes
     segment.replace_aborted(aborted)
     segment.next_offset = max(loading.end_offset, segment.base_offset)
-    if not last and damage is None and loading.end_offset < limit + 1 > loading.gaps_below:
+    if not last and damage is None and loading.end_offset < limit + 1 > loading.border_gaps_below:
         damage = Damage(segment.size_bytes, f"the next segment begins at offset {limit + 1}")
     if not last and damage is None:
         segment.next_offset = loading.end_offset = loading.segments[number + 1].base_offset
@@ -372,7 +374,7 @@ def _resume_above(loading: _Loading, offset: int) -> None:
         segment.take_stored_aborted([])
         loading.created.append(segment.file)
         loading.segments.append(segment)
-        loading.gaps_below = offset
+        loading.gaps_below = loading.border_gaps_below = offset
     else:
         batch = empty_batch(loading.end_offset, offset, epoch)
         segment.queue(batch, offset - 1, NO_TIMESTAMP, request.now_ms)

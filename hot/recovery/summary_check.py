@@ -123,7 +123,7 @@ def load_summarised(request: OpenRequest, summary: LogSummary) -> LoadedLog | No
     if not _unchanged(request, summary):
         return None
     segments = _segments(request, summary)
-    report = RecoveryReport(missing=[one for one in segments if mark_missing(request.files, one, request.gaps_below)])
+    report = RecoveryReport(missing=[one for one in segments if _is_missing(request, one)])
     active = segments[-1]
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in summary.files if name.endswith(SNAPSHOT)]
     state = _producers(request, summary)
@@ -135,10 +135,23 @@ def load_summarised(request: OpenRequest, summary: LogSummary) -> LoadedLog | No
     log_start = request.log_start(segments[0].base_offset)
     epochs.truncate_from_start(log_start)
     end = summary.end_offset
-    gaps_below = min(request.gaps_below, end)
     return LoadedLog(
-        segments, epochs, state, snapshots, log_start, end, report, flushed_offset=end, gaps_below=gaps_below
+        segments,
+        epochs,
+        state,
+        snapshots,
+        log_start,
+        end,
+        report,
+        flushed_offset=end,
+        gaps_below=min(request.gaps_below, end),
+        border_gaps_below=min(request.border_gaps_below, end),
+        known_border_gaps_below=request.border_gaps_below,
     )
+
+
+def _is_missing(request: OpenRequest, segment: Segment) -> bool:
+    return mark_missing(request.files, segment, request.border_gaps_below)
 
 
 def _unchanged(request: OpenRequest, summary: LogSummary) -> bool:

@@ -1,7 +1,9 @@
 """Where logs start, and below which offset some may be missing: a file beside Kafka's checkpoints.
 
 ``log-bounds``: a line with version, CRC-32C of the rest and its length, then JSON: by partition the log start, and the
-offset below which the cleaner may have left gaps, or null where it is not written down. Kafka's checkpoints have no
+offset below which the cleaner may have left gaps, or null where it is not written down. A third number, if it is less,
+is the offset below which there may be gaps between two segments. Such a row comes before another one of the same name
+without it: the second one counts for an earlier version, which knows no third number. Kafka's checkpoints have no
 checksum, and one digit that changes in ``log-start-offset-checkpoint`` would hide records, and have them deleted. So
 the log starts stand here again. This file is always written after the other: where it is not the older one of the
 two, it is right; otherwise something else wrote the checkpoint (Kafka itself), or a stop came between.
@@ -33,6 +35,8 @@ __all__ = [
 LOG_BOUNDS: Final = "log-bounds"
 _VERSION: Final = 1
 _NAME_PARTS: Final = 2
+_PARTS_EARLIER: Final = 2
+"""The numbers of a row as an earlier version knows it."""
 
 
 class LogBounds(NamedTuple):
@@ -41,17 +45,24 @@ class LogBounds(NamedTuple):
     log_start_offset: int
     gaps_below: int | None
     """No offset is missing from here on; None of a log that is not compacted, and never was."""
+    border_gaps_below: int | None
+    """From here on none is missing between two segments, either: all that the log has below was synced. None as before."""
 
 
 def bounds_to_bytes(bounds: Mapping[TopicPartition, LogBounds]) -> bytes:
     """The content of ``log-bounds``."""
-    body = json.dumps({str(name): list(one) for name, one in sorted(bounds.items())}, separators=(",", ":")).encode()
-    return _framed(body)
+    return framed_bounds(bound_rows(topic, {number: one}) for (topic, number), one in sorted(bounds.items()))
 
 
 def bound_rows(topic: str, rows: Mapping[int, LogBounds]) -> str:
     """The rows of one topic, as they stand in the file."""
-    return json.dumps({f"{topic}-{number}": list(one) for number, one in rows.items()}, separators=(",", ":"))[1:-1]
+    texts = []
+    for number, one in rows.items():
+        name = json.dumps(f"{topic}-{number}")
+        if one.border_gaps_below != one.gaps_below:
+            texts.append(f"{name}:[{one.log_start_offset},{one.gaps_below},{one.border_gaps_below}]")
+        texts.append(f"{name}:{json.dumps(one[:_PARTS_EARLIER], separators=(',', ':'))}")
+    return ",".join(texts)
 
 
 def framed_bounds(pieces: Iterable[str]) -> bytes:
@@ -70,9 +81,19 @@ def bounds_from_bytes(data: bytes) -> dict[TopicPartition, LogBounds]:
         version, crc, length = head.split(b" ")
         if int(version) != _VERSION or int(length) != len(body) or int(crc, 16) != crc32c(body):
             raise ValueError(f"version {int(version)}, {len(body)} of {int(length)} bytes")
-        return {_partition(name): LogBounds._make(row) for name, row in json.loads(body).items()}
-    except (ValueError, TypeError, AttributeError) as error:
+        rows = json.loads(body, object_pairs_hook=_first_rows)
+        return {_partition(name): _bounds(row) for name, row in rows.items()}
+    except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise Corrupt(f"{LOG_BOUNDS} is not readable ({error}); Kafka's checkpoints are read instead") from error
+
+
+def _first_rows(pairs: list[tuple[str, list[int | None]]]) -> dict[str, list[int | None]]:
+    """The first of two rows of one log says more."""
+    return dict(reversed(pairs))
+
+
+def _bounds(row: list[int | None]) -> LogBounds:
+    return LogBounds._make(row if len(row) > _PARTS_EARLIER else [*row, row[-1]])
 
 
 def _partition(name: str) -> TopicPartition:

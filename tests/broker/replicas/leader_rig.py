@@ -43,7 +43,7 @@ class Disk:
         self.waits_for_bounds = False
         log = self.owner.log
         log.start.kept_offset = log.start.offset
-        log.gaps.kept(log.bounds.gaps_below)
+        log.gaps.kept(log.bounds.gaps_below, log.bounds.border_gaps_below)
         self.owner.on_flushed()
 
     def write(self) -> None:

@@ -1,15 +1,19 @@
 """Where a log may lack offsets, and a copy of what a cleaner has left, over crashes."""
 
 import os
+from itertools import takewhile
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.gaps import LogGaps
-from stratalog.wire.batch import Record, assign_offset, build_batch
+from stratalog.hot.storage.filesystem import RealFile, RealFilesystem
+from stratalog.wire.batch import Record, assign_offset, build_batch, iter_headers
 from stratalog.wire.topic import TopicPartition
 
 NAME = TopicPartition("t", 0)
@@ -30,22 +34,40 @@ def test_a_gap_is_kept_once_the_directory_has_it():
     assert gaps.is_kept
     gaps.expect(30)
     assert (gaps.is_kept, gaps.cleaned) == (False, True)
-    gaps.kept(20)
+    gaps.kept(20, 10)
     assert not gaps.is_kept
-    gaps.kept(30)
+    gaps.kept(30, 10)
     assert gaps.is_kept
     gaps.cut(15)
     assert gaps.is_kept
     gaps.expect(25)
     assert not gaps.is_kept, "the row of the cut may be under way"
-    gaps.kept(None)
+    gaps.kept(None, None)
     assert not gaps.is_kept
+
+
+def test_a_row_that_allows_more_at_the_ends_of_segments_is_to_be_replaced():
+    """A tail that is lost above the end of a log that was cut would pass for a gap; so would one above an earlier version's row."""
+    gaps = LogGaps(30, 30, 100)
+    gaps.expect(30)
+    assert (gaps.is_kept, gaps.are_kept_at_borders(30)) == (False, True)
+    gaps.kept(*gaps.row(may_have_gaps=True))
+    assert gaps.is_kept
+    gaps.cut(20)
+    assert (gaps.is_kept, gaps.are_kept_at_borders(25)) == (False, False)
+    gaps.kept(20, 20)
+    assert gaps.is_kept
+    gaps.expect(50)
+    gaps.kept(50, 20)
+    assert (gaps.is_kept, gaps.are_kept_at_borders(21)) == (True, False)
+    gaps.expect_at_borders(40)
+    assert (gaps.is_kept, gaps.row(may_have_gaps=True)) == (False, (50, 40))
 
 
 def test_a_log_that_never_had_a_gap_waits_for_no_row():
     """Its cleaner had allowed gaps and left none; the topic is compacted no longer, and its row says nothing of gaps."""
     gaps = LogGaps(30)
-    gaps.kept(None)
+    gaps.kept(None, None)
     assert gaps.is_kept
     assert gaps.first_unkept(memoryview(batch(20)), 5) == (0, 20)
     gaps.expect(20)
@@ -110,7 +132,7 @@ def test_the_cleaner_has_gaps_stored_that_a_follower_has_just_allowed(bench):
     log.gaps.expect(40)
     assert log.compaction.expect_gaps(20)
     assert log.gaps.below == 40
-    log.gaps.kept(40)
+    log.gaps.kept(40, 40)
     assert not log.compaction.expect_gaps(20)
 
 
@@ -130,3 +152,118 @@ def test_a_tail_that_a_power_cut_takes_from_a_roll_is_no_gap(bench):
     os.truncate(path, synced_bytes)
     log = bench.open(COMPACTED, clean=False, recovery_point=10, known_gaps_below=gaps_below)
     assert log.log_end_offset == 10
+
+
+@pytest.mark.parametrize("config", [COMPACTED, LogConfig()], ids=["compacted", "compacted once"])
+def test_a_tail_that_a_power_cut_takes_from_a_copys_roll_is_no_gap(tmp_path, files, config):
+    """Its leader's mark was noted as the end of its gaps: the copy went on behind records that it had lost, and counted as in sync."""
+    root = str(tmp_path)
+    directory = LogDirectory.load(root, files)
+    log = directory.open_log(NAME, b"i" * 16, config, now_ms=1)
+    log.gaps.expect(100)
+    for base in (0, 2, 20):
+        assert log.append_as_follower(memoryview(batch(base)), leader_epoch=1, now_ms=1)
+    log.sync()
+    directory.write_checkpoints({NAME: log})
+    synced_bytes = log.segments()[0].size_bytes
+    assert log.append_as_follower(memoryview(batch(30)), leader_epoch=1, now_ms=1)
+    log.roll()
+    assert log.append_as_follower(memoryview(batch(40)), leader_epoch=1, now_ms=1)
+    log.write_queued()
+    directory.write_bounds({NAME: log})
+    path = log.segments()[0].path
+    log.abandon()
+    os.truncate(path, synced_bytes)
+    again = LogDirectory.load(root, files)
+    log = again.open_log(NAME, b"i" * 16, config, now_ms=1, leader_epoch_max=1, others_have_it=True)
+    assert (log.log_end_offset, log.recovery.damaged_offset) == (22, 22)
+
+
+def segment_bytes(log):
+    log.write_queued()
+    return {one.path: one.size_bytes for one in log.segments()}
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 0, 3, 30]), st.sampled_from(["", "", "roll", "sync", "checkpoint", "clean"])),
+        min_size=2,
+        max_size=14,
+    ),
+    st.integers(0, 3),
+)
+def test_a_copy_keeps_its_gaps_and_takes_no_lost_tail_for_one(tmp_path_factory, steps, left):
+    """Over a power cut: it ends where its first batch is lost, and not before. The bytes of the last segments are ``left``."""
+    root, files = str(tmp_path_factory.mktemp("power")), RealFilesystem()
+    directory = LogDirectory.load(root, files)
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=300)
+    log = directory.open_log(NAME, b"i" * 16, config, now_ms=1)
+    log.gaps.expect(1000)
+    directory.write_bounds({NAME: log})
+    ends, synced = [], {}
+    for skipped, then in steps:
+        base = log.log_end_offset + skipped
+        assert log.append_as_follower(memoryview(batch(base)), leader_epoch=1, now_ms=1)
+        ends.append((base + 2, segment_bytes(log)))
+        if then == "roll":
+            log.roll()
+        elif then == "clean":
+            if log.compaction.expect_gaps(min(log.flushed_offset, log.active_base_offset)):
+                directory.write_bounds({NAME: log})
+        elif then:
+            log.sync()
+            synced = segment_bytes(log)
+            if then == "checkpoint":
+                directory.write_checkpoints({NAME: log})
+    kept = synced | dict(list(segment_bytes(log).items())[-left:] if left else ())
+    sound = takewhile(lambda end: all(size <= kept.get(path, 0) for path, size in end[1].items()), ends)
+    expected = max((end for end, _ in sound), default=0)
+    for path in segment_bytes(log):
+        os.truncate(path, kept.get(path, 0))
+    log.abandon()
+    again = LogDirectory.load(root, files)
+    log = again.open_log(NAME, b"i" * 16, config, now_ms=1, leader_epoch_max=1, others_have_it=True)
+    found = b"".join(Path(one.path).read_bytes() for one in log.segments())
+    assert max((header.next_offset for _, header in iter_headers(found)), default=0) == expected
+    log.abandon()
+
+
+def test_a_gap_larger_than_a_segment_is_no_lost_tail(tmp_path, files):
+    """The next segment cannot begin at the end of the copy. So all before it is synced first."""
+    root, far = str(tmp_path), 1 << 32
+    directory = LogDirectory.load(root, files)
+    log = directory.open_log(NAME, b"i" * 16, COMPACTED, now_ms=1)
+    log.gaps.expect(far)
+    synced = []
+    for base in (0, far):
+        with patch.object(RealFile, "fdatasync", lambda file: synced.append(file.size_bytes())):
+            assert log.append_as_follower(memoryview(batch(base)), leader_epoch=1, now_ms=1)
+    assert synced == [len(batch(0))]
+    log.write_queued()
+    assert not log.gaps.is_kept
+    directory.write_bounds({NAME: log})
+    assert log.gaps.is_kept
+    log.abandon()
+    again = LogDirectory.load(root, files).open_log(NAME, b"i" * 16, COMPACTED, now_ms=1, leader_epoch_max=1)
+    assert (again.log_end_offset, again.recovery.damaged_offset) == (far + 2, None)
+
+
+def test_a_copy_that_is_cut_into_a_gap_keeps_it(tmp_path, files):
+    """Its last segment begins behind the gap. All before is synced, so no power cut makes the gap larger."""
+    root = str(tmp_path)
+    directory = LogDirectory.load(root, files)
+    log = directory.open_log(NAME, b"i" * 16, COMPACTED, now_ms=1)
+    log.gaps.expect(1000)
+    for base in (0, 2, 20):
+        assert log.append_as_follower(memoryview(batch(base)), leader_epoch=1, now_ms=1)
+    log.write_queued()
+    log.truncate_to(10)
+    assert not log.gaps.is_kept
+    directory.write_bounds({NAME: log})
+    assert log.append_as_follower(memoryview(batch(10)), leader_epoch=1, now_ms=1)
+    log.write_queued()
+    assert (log.gaps.is_kept, log.first_base_offset, log.active_base_offset) == (True, 0, 10)
+    log.abandon()
+    again = LogDirectory.load(root, files).open_log(NAME, b"i" * 16, COMPACTED, now_ms=1, leader_epoch_max=1)
+    assert (again.log_end_offset, again.recovery.damaged_offset) == (12, None)

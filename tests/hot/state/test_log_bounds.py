@@ -1,21 +1,47 @@
 """Tests of hot/state/log_bounds.py."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from stratalog.hot.state.log_bounds import LogBounds, bounds_from_bytes, bounds_to_bytes, is_newer_than_checkpoint
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
-BOUNDS = {TopicPartition("a-b.c", 3): LogBounds(7, None), TopicPartition("z", 0): LogBounds(0, 99)}
+BOUNDS = {
+    TopicPartition("a-b.c", 3): LogBounds(7, None, None),
+    TopicPartition("z", 0): LogBounds(0, 99, 99),
+    TopicPartition("z", 1): LogBounds(5, 99, 42),
+    TopicPartition("z", 2): LogBounds(0, 99, 0),
+}
 
 
 def test_bounds_survive_their_file():
     """Topics may have hyphens."""
     assert bounds_from_bytes(bounds_to_bytes(BOUNDS)) == BOUNDS
     assert bounds_from_bytes(bounds_to_bytes({})) == {}
+
+
+def test_an_earlier_version_reads_the_file_and_is_read():
+    """It knows two numbers, and of two rows of one log the last one counts for it."""
+    body = bounds_to_bytes(BOUNDS).partition(b"\n")[2]
+    rows = {"a-b.c-3": [7, None], "z-0": [0, 99], "z-1": [5, 99], "z-2": [0, 99]}
+    assert json.loads(body) == rows
+    earlier = json.dumps(rows).encode()
+    data = b"1 %08x %d\n%b" % (crc32c(earlier), len(earlier), earlier)
+    assert bounds_from_bytes(data) == {name: LogBounds(one[0], one[1], one[1]) for name, one in BOUNDS.items()}
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b'{"t-0":[]}', b'{"t-0":[1]}', b'{"t-0":[1,2,3,4]}', b'{"t-0":7}', b'{"t":[1,2]}']
+)
+def test_rows_of_another_kind_are_corrupt(body):
+    """They have a sound checksum: another program wrote them."""
+    with pytest.raises(Corrupt, match="log-bounds"):
+        bounds_from_bytes(b"1 %08x %d\n%b" % (crc32c(body), len(body), body))
 
 
 def test_a_flipped_bit_is_corrupt():
