@@ -38,6 +38,7 @@ from stratalog.hot.storage.directory_names import FoundPartition, directory_name
 from stratalog.hot.storage.filesystem import Entry, Filesystem
 from stratalog.hot.storage.registration_mark import REGISTRATION
 from stratalog.hot.storage.removal import DirectoryRemoval
+from stratalog.hot.unverified_logs import UNVERIFIED, read_unverified, write_unverified
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition, Uuid
 
@@ -58,7 +59,7 @@ _ROOT_FILES: Final = frozenset(
         *(checkpoint.REMOTE_LOG, checkpoint.SECOND_TIMELINES, checkpoint.KNOWN_BUCKET),
         *(checkpoint.DELETED_ARCHIVES, f"{checkpoint.DELETED_ARCHIVES}.damaged"),
         *(checkpoint.META_PROPERTIES, checkpoint.BOOTSTRAP, REGISTRATION, checkpoint.CLEAN_SHUTDOWN),
-        *(LOG_BOUNDS, LOG_SUMMARIES),
+        *(LOG_BOUNDS, LOG_SUMMARIES, UNVERIFIED),
         *(BALLAST, OFFLINE, NEW_BESIDE, ".lock"),
     }
 )
@@ -80,6 +81,8 @@ class LogDirectory(Struct):
     owner: MetaProperties | None = None
     clean: bool = False
     """The last stop was clean and nothing is known to be wrong."""
+    unverified: set[TopicPartition] = field(default_factory=set)
+    """Logs that this does not hold of: they were not opened since a stop that was not clean. Also some that left since."""
     clean_broker_epoch: int = -1
     was_offline: bool = False
     """A sync failed here before; caches were dropped."""
@@ -160,6 +163,7 @@ class LogDirectory(Struct):
         for entry in entries:
             directory._sort_in(entry)
         directory._read_bounds(names)
+        directory.unverified = read_unverified(files, path, directory.partitions, directory.damaged_checkpoints)
         points = checkpoint.RECOVERY_POINTS
         directory.is_bare = points not in names or points in directory.damaged_checkpoints
         directory.gone = directory.recovery_points.keys() - directory.partitions.keys()
@@ -269,7 +273,7 @@ class LogDirectory(Struct):
             config,
             files=self.files,
             now_ms=now_ms,
-            clean=self.clean,
+            clean=self.clean and topic_partition not in self.unverified,
             recovery_point=self.recovery_points.get(topic_partition, 0),
             log_start_offset=self.log_start_offsets.get(topic_partition, 0),
             cache=cache,
@@ -383,6 +387,8 @@ class LogDirectory(Struct):
             if log.cycles.noted_cut is not None:
                 log.cycles.checkpoints_stored(log.cycles.noted_cut)
         checkpoint.write_durably(self.files, f"{self.path}/{LOG_SUMMARIES}", summaries_to_bytes(summaries))
+        left = self.partitions.keys() - logs.keys()
+        write_unverified(self.files, self.path, left & self.unverified if self.clean else left)
         checkpoint.write_clean_shutdown(self.files, self.path, broker_epoch)
 
     # -- deleting a partition -----------------------------------------------------------------------------

@@ -95,6 +95,7 @@ def load_directories(
         for path in paths:
             one = _load(path, files, spare, may_fail=needed is not None and path != needed)
             loaded.append(one)  # one by one: an error releases those before
+        _tell_unverified([one.files for one in loaded])
         failed = [one for one in loaded if one.error is not None]
         if failed and all(one.error is not None for one in loaded if one.files.path != metadata_only):
             raise _of_the_start(failed[0].error)
@@ -109,6 +110,13 @@ def load_directories(
             one.error,
         )
     return loaded
+
+
+def _tell_unverified(directories: Sequence[LogDirectory]) -> None:
+    """Let each directory know of a log that was moved there by hand, and that the last stop did not vouch for elsewhere."""
+    unverified = set[TopicPartition]().union(*(one.unverified for one in directories))
+    for one in directories:
+        one.unverified |= unverified & one.partitions.keys()
 
 
 def _check_distinct(paths: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from stratalog.hot.storage.checkpoint import (
     write_meta_properties,
     write_offsets,
 )
+from stratalog.hot.unverified_logs import write_unverified
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
 
@@ -48,6 +49,18 @@ def test_a_directory_that_fails_is_offline_beside_another_one(load, watched_file
     assert (two.files.owner, two.files.partitions, two.files.clean) == (None, {}, False)
     assert f"log directory {tmp_path}/two cannot be used" in caplog.text
     os.close(lock_directory(f"{tmp_path}/two"))
+    release_loaded([one, two])
+
+
+def test_a_log_that_was_moved_by_hand_is_as_doubtful_as_it_was(load, watched_files, tmp_path):
+    """The stop before could not vouch for it; nor does the mark of the other directory."""
+    moved, left = TopicPartition("t", 0), TopicPartition("t", 1)
+    write_unverified(watched_files, f"{tmp_path}/one", [moved, left])
+    for name in (f"two/{moved}", f"one/{left}", "two/t-2"):
+        (tmp_path / name).mkdir()
+    one, two = load()
+    assert two.files.unverified == {moved}
+    assert left in one.files.unverified
     release_loaded([one, two])
 
 

@@ -3,12 +3,15 @@
 import asyncio
 import errno
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from stratalog.broker.replicas import directory_writer
 from stratalog.broker.replicas.directories import Directories
+from stratalog.hot.directory import LogDirectory
+from stratalog.wire.errors import Corrupt
 from tests.broker.replicas.writer_rig import Bench, Owner
 
 
@@ -107,3 +110,30 @@ async def test_a_log_that_cannot_be_synced_holds_no_start_up(kind, monkeypatch):
         bench.writer.fail(OSError(errno.EIO, "broken"))
     assert not await waits(bench)
     assert bool(bench.writer.postponed) is (kind == "full")
+
+
+def test_a_log_that_could_not_be_opened_after_a_power_cut_is_verified_when_it_can_be(broker, monkeypatch):
+    """Its broker has stopped in order since, without having looked at it. The other one was closed, and is not read again."""
+    for topic in ("bad", "good"):
+        broker.create(topic)
+        broker.produce(topic, b"v")
+    broker.stop()
+    data = Path(broker.directory, "data")
+    (data / ".kafka_cleanshutdown").unlink()
+    real = LogDirectory.open_log
+
+    def open_log(directory, name, *arguments, **options):
+        if name.topic == "bad":
+            raise Corrupt("bad-0 is bad")
+        return real(directory, name, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogDirectory, "open_log", open_log)
+        broker.start()
+        broker.stop()
+    broker.start()
+    checked = [broker.partition(topic).log.recovery.segments_checked for topic in ("bad", "good")]
+    assert checked == [1, 0]
+    assert broker.values("bad") == [b"v"]
+    broker.restart()
+    assert broker.partition("bad").log.recovery.segments_checked == 0
