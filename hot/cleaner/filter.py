@@ -77,7 +77,7 @@ def add_keys(header: BatchHeader, batch: memoryview, offset_map: OffsetMap, star
 class BatchFilter:
     """Decides batch by batch, from the first one of the log on."""
 
-    __slots__ = ("_horizons", "_last_offsets", "_map", "_markers", "_rules", "_transactions", "counts")
+    __slots__ = ("_epoch_starts", "_horizons", "_last_offsets", "_map", "_markers", "_rules", "_transactions", "counts")
 
     def __init__(
         self,
@@ -94,6 +94,7 @@ class BatchFilter:
             entry.producer_id: entry.last_offset for entry in producers if entry.last_offset >= 0
         }
         self._markers = {entry.producer_id: entry.producer_epoch for entry in producers if entry.last_offset < 0}
+        self._epoch_starts = sorted(rules.epoch_starts, reverse=True)  # those that the walk has not reached
         self.counts = FilterCounts()
 
     def survivor(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
@@ -102,7 +103,8 @@ class BatchFilter:
         counts.batches += 1
         counts.records += header.record_count
         left = self._control(header, batch) if header.is_control else self._data(header, batch)
-        if left is None and self._stays(header):
+        begins_epoch = self._begins_epoch(header)
+        if left is None and (begins_epoch or self._stays(header)):
             left = bare_batch(header, batch)
         if left is batch:
             counts.kept_whole += 1
@@ -113,16 +115,27 @@ class BatchFilter:
         """Whether something must be left of the batch, if only its header.
 
         It holds the last sequence of a producer that is remembered, or its epoch if all it wrote last is a marker; or
-        it ends the section, and so says where it ended; or a leader epoch begins with it. A replica that took a later batch
-        for the beginning would keep a fork of the epoch before, and contradict its archive.
+        it ends the section, and so says where it ended.
         """
-        if header.next_offset == self._rules.end_offset or header.base_offset in self._rules.epoch_starts:
+        if header.next_offset == self._rules.end_offset:
             return True
         if header.producer_id < 0:
             return False
         if header.producer_id in self._last_offsets:
             return self._last_offsets[header.producer_id] == header.last_offset
         return header.is_control and self._markers.get(header.producer_id) == header.producer_epoch
+
+    def _begins_epoch(self, header: BatchHeader) -> bool:
+        """Whether the batch is the first one where a leader epoch begins: something of it has to stay.
+
+        A replica that took a later batch for the beginning would keep a fork of the epoch before, and contradict its archive.
+        The oldest epoch begins with the log, which may begin within a batch, or in a gap.
+        """
+        starts, begins = self._epoch_starts, False
+        while starts and starts[-1] < header.next_offset:
+            starts.pop()
+            begins = True
+        return begins
 
     def _control(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
         needless = self._transactions.is_needless(header, batch)

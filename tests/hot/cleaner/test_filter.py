@@ -77,6 +77,17 @@ def test_the_batch_with_which_a_leader_epoch_begins_stays_as_a_header():
     assert again.obj is header
 
 
+@pytest.mark.parametrize("start", [2, 4, 5])
+def test_the_first_batch_behind_a_log_start_stays_as_a_header(start):
+    """The oldest leader epoch begins there: in a gap, at a batch or within one."""
+    cleaner = Cleaner()
+    cleaner.rules = cleaner.rules._replace(epoch_starts=frozenset({start}))
+    batches = batch_of(0, (b"a", b"1")), batch_of(4, (b"a", b"2"), (b"a", b"3")), batch_of(6, (b"a", b"4"))
+    cleaner.learn(*batches, batch_of(7, (b"a", b"5")))
+    left = cleaner.filter(*batches)
+    assert [one and read_header(one).base_offset for one in left] == [None, 4, None]
+
+
 def test_records_behind_the_section_stay():
     """Also in a batch that the map knows in part."""
     cleaner = Cleaner(map_keys=2)

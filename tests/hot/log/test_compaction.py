@@ -3,7 +3,7 @@
 import pytest
 
 from stratalog.hot.config import LONG_MAX, LogConfig
-from stratalog.wire.batch import iter_records
+from stratalog.wire.batch import iter_headers, iter_records
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), file_delete_delay_ms=0)
 
@@ -107,6 +107,24 @@ def test_a_copy_of_a_cleaned_log_knows_where_each_leader_epoch_began(bench_type,
     assert [entry.start_offset for entry in log.leader_epochs.entries] == [0, 10, 20]
     assert copy.leader_epochs.entries == log.leader_epochs.entries
     assert offsets(theirs, log) == [29]
+
+
+def test_a_copy_of_a_cleaned_log_begins_its_oldest_epoch_no_later_than_the_log(bench, compactor):
+    """The log start may lie within a batch, which stays as a header then."""
+    log = bench.open(CONFIG)
+    log.assign_leader_epoch(1)
+    for _ in range(3):
+        bench.append(log, 5, epoch=1)
+        bench.append(log, 5, epoch=1)
+        log.tail.begin_segment(log.log_end_offset)
+    log.write_queued()
+    log.sync()
+    log.start.advance(7)
+    compactor.clean(log, now_ms=bench.now_ms)
+    compactor.clean(log, now_ms=bench.now_ms)
+    assert log.leader_epochs.entries == ((1, 7),)
+    found = log.read(7, max_bytes=1 << 20, max_offset=30)
+    assert next(iter_headers(bench.content(found)))[1].base_offset == 5
 
 
 def test_segments_that_have_gone_meanwhile_are_not_replaced(bench, log, compactor):
