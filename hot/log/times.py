@@ -59,7 +59,7 @@ def _search_in(segment: Segment, timestamp_ms: int, start_offset: int, end_offse
             return None
         if header.next_offset <= start_offset:
             continue
-        if header.max_timestamp >= timestamp_ms:
+        if header.max_timestamp >= timestamp_ms and header.record_count:  # an emptied one keeps its times
             return BatchSearch(read_batch(segment.file, position, header), timestamp_ms, start_offset, end_offset)
         passed += 1
         if passed == _HEADERS_MAX:

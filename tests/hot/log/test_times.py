@@ -6,11 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stratalog.hot.cleaner.records import emptied_batch
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log import times as log_time
 from stratalog.hot.log.times import ScanOn
 from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset
-from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.batch import Record, build_batch, read_header
 from stratalog.wire.compression import Codec
 
 
@@ -116,6 +117,19 @@ def test_passing_over_very_many_batches_is_done_in_steps(bench, monkeypatch):
     assert log.timestamp_search(2000, 5, max_offset=11) == ScanOn(9)
     assert log.timestamp_search(2000, 9, max_offset=11).find() == TimestampOffset(5000, 10, 1)
     assert bench.offset_for_timestamp(log, 2000, max_offset=11) == TimestampOffset(5000, 10, 1)
+
+
+def test_batches_that_a_cleaner_has_emptied_are_passed_over(bench):
+    """They keep their times. To open each of some thousands held the loop for 0.2 s."""
+    log = bench.open()
+    records = [Record(n, 1000 + n, b"k", b"v") for n in range(100)]
+    batches = [build_batch([one], leader_epoch=1) for one in records]
+    emptied = [emptied_batch(read_header(one)) for one in batches[:-1]]
+    log.append_as_follower(memoryview(b"".join([*emptied, batches[-1]])), leader_epoch=1, now_ms=bench.now_ms)
+    log.write_queued()
+    step = log.timestamp_search(0, 0, max_offset=100)
+    assert isinstance(step, BatchSearch)
+    assert step.find() == TimestampOffset(1099, 99, 1)
 
 
 def test_the_newest_record_is_looked_for_in_its_batch(bench):
