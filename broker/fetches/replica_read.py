@@ -18,7 +18,6 @@ from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.requests.replication_throttle import ReplicationThrottle
 from stratalog.hot.log.log import Log
-from stratalog.hot.log.read import check_batches
 from stratalog.hot.recovery.missing import MissingRange
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, PartitionData
@@ -131,11 +130,11 @@ class ReplicaReader:
                 raise
             why = f"{missing} The archive of {unified.topic_partition} has offset {offset}"
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why) from missing
+        if read.size_bytes and unified.asked.again(hash((self._broker_id, offset))):  # it could not use them
+            read = unified.checked(read, offset, log_.written_offset)
         if is_throttled:
             self._throttled_bytes += read.size_bytes
         if read.size_bytes:
-            if unified.asked.again(hash((self._broker_id, offset))):  # it could not use them
-                check_batches(read.parts, offset, log_.gaps.below)
             answer.records = list(read.parts)
         return read.size_bytes
 

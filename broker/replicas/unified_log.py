@@ -25,7 +25,7 @@ from stratalog.broker.replicas.recovery_report import missing_sentence
 from stratalog.broker.runtime.metrics import TopicMetrics
 from stratalog.hot.config import LONG_MAX
 from stratalog.hot.log.log import Log
-from stratalog.hot.log.read import LocalRead, check_batches
+from stratalog.hot.log.read import CHECKED_BYTES_MAX, LocalRead, check_batches
 from stratalog.hot.log.times import ScanOn
 from stratalog.hot.recovery.missing import MissingRange
 from stratalog.hot.segments.batch_search import BatchSearch, TimestampOffset
@@ -221,7 +221,8 @@ class UnifiedLog:
             return self._read_remote(reader, offset, limit, max_bytes, committed=committed, min_one_batch=min_one_batch)
         try:
             local = log.read(offset, max_bytes=max_bytes, max_offset=limit, min_one_batch=min_one_batch)
-            self._check_again(reader, offset, local)
+            if local.size_bytes and self._is_asked_again(reader, offset):
+                local = self.checked(local, offset, limit)
         except (MissingRange, UnreadableBatch) as damage:
             missing = self.missing_after(damage)
             if offset < missing.base_offset:  # what comes before is sound
@@ -242,15 +243,27 @@ class UnifiedLog:
         if self.remote is not None:
             self.remote.crossed(reader, offset)
 
-    def _check_again(self, reader: object, offset: int, local: LocalRead) -> None:
-        """Check what is read once more: of frozen segments, and of the active one by the same reader. Raises `UnreadableBatch`."""
-        active = self.log.active_base_offset
-        if offset < active:
-            if self.asked.again(offset):
-                parts = local.parts if local.next_offset <= active else local.parts[:-1]
-                check_batches(parts, offset, self.log.gaps.below)
-        elif self.partition.others_have_it and self.asked.again(hash((reader, offset))):
-            check_batches(local.parts, offset, self.log.gaps.below)
+    def _is_asked_again(self, reader: object, offset: int) -> bool:
+        """Whether what was read is to be checked: of frozen segments, and of the active one what the same reader reads again."""
+        if offset < self.log.active_base_offset:
+            return self.asked.again(offset)
+        return self.partition.others_have_it and self.asked.again(hash((reader, offset)))
+
+    def checked(self, local: LocalRead, offset: int, limit: int) -> LocalRead:
+        """What was read from ``offset``, checked; only so much as can be, where other replicas have the rest.
+
+        A part that cannot be read ends the connection while it is sent: its reader would ask for the same again, for ever.
+        Raises `UnreadableBatch`, `OSError`.
+        """
+        log, parts = self.log, local.parts
+        if self.partition.others_have_it:
+            if local.size_bytes > CHECKED_BYTES_MAX:
+                local = log.read(offset, max_bytes=CHECKED_BYTES_MAX, max_offset=limit, min_one_batch=True)
+            parts = local.parts
+        elif offset < log.active_base_offset < local.next_offset:
+            parts = parts[:-1]  # damage of the active segment could not be set aside
+        check_batches(parts, offset, log.gaps.below)
+        return local
 
     def missing_after(self, damage: MissingRange | UnreadableBatch) -> MissingRange:
         """The range that cannot be read from the disk because of the damage a reader met there; logs it.

@@ -13,9 +13,9 @@ from stratalog.hot.segments.transaction_index import AbortedTxn, overlapping
 from stratalog.hot.storage.filesystem import File
 from stratalog.wire.parts import FileSlice
 
-__all__ = ["LocalRead", "aborted_transactions", "check_batches", "read_slices"]
+__all__ = ["CHECKED_BYTES_MAX", "LocalRead", "aborted_transactions", "check_batches", "read_slices"]
 
-_CHECKED_BYTES_MAX: Final = 1 << 20
+CHECKED_BYTES_MAX: Final = 1 << 20
 """Bytes of a read that are checked; they cost a third of a millisecond."""
 
 
@@ -127,7 +127,7 @@ def check_batches(parts: Sequence[FileSlice], offset: int, gaps_below: int) -> N
 
     No CRC covers the offset of a batch. Offsets may be missing below ``gaps_below``. Raises `UnreadableBatch`, `OSError`.
     """
-    left_bytes = _CHECKED_BYTES_MAX
+    left_bytes = CHECKED_BYTES_MAX
     for part in parts:
         file: Any = part.file
         for batch in scan_checked(file, part.position, part.position + part.length, 0):

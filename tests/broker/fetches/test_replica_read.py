@@ -269,6 +269,19 @@ def test_a_batch_whose_offset_is_damaged_is_found_when_a_follower_asks_again(ben
         read(bench, 1, unified=unified)
 
 
+@pytest.mark.parametrize("in_sync", [(1,), (1, FOLLOWER)])
+def test_an_answer_that_is_checked_has_nothing_that_is_not_where_others_have_it(bench, monkeypatch, in_sync):
+    """A part that the disk does not give ends the connection while it is sent: the follower would ask for it for ever."""
+    bench.leader.in_sync_changed(in_sync, 1)
+    unified = UnifiedLog(bench.partition, Metrics().topic("t"))
+    whole = read(bench, 0, unified=unified)[1]
+    monkeypatch.setattr("stratalog.broker.replicas.unified_log.CHECKED_BYTES_MAX", whole - 1)
+    answer, size_bytes = read(bench, 0, unified=unified)
+    assert 0 < size_bytes == sum(part.length for part in answer.records)
+    assert (size_bytes < whole) == (len(in_sync) > 1)
+    assert read(bench, 0, unified=unified)[1] == whole
+
+
 @pytest.mark.parametrize(
     ("archive", "version", "in_sync", "code"),
     [

@@ -156,6 +156,23 @@ def test_records_in_both_places_are_read_locally(unified, local, offset):
     assert unified.remote.reads == []
 
 
+@pytest.mark.parametrize("others_have_it", [True, False])
+def test_an_answer_that_is_checked_is_no_longer_than_that_where_others_have_the_rest(
+    unified, local, monkeypatch, others_have_it
+):
+    """A part that the disk does not give ends the connection while it is sent, each time: no other replica would ever lead."""
+    checked = []
+    monkeypatch.setattr("stratalog.broker.replicas.unified_log.check_batches", lambda *read: checked.append(read[:2]))
+    monkeypatch.setattr("stratalog.broker.replicas.unified_log.CHECKED_BYTES_MAX", 7)
+    unified.partition.others_have_it = others_have_it
+    local.active_base_offset, local.gaps = END, SimpleNamespace(below=0)
+    assert list(read(unified, LOCAL_START).parts) == ["local"]
+    assert (len(local.reads), checked) == (1, [])
+    read(unified, LOCAL_START)
+    assert [one[1] for one in local.reads] == [1000, 1000, *([7] if others_have_it else [])]
+    assert checked == [(["local"], LOCAL_START)]
+
+
 @pytest.mark.parametrize("offset", [LOG_START, LOCAL_START - 1])
 def test_records_held_by_the_archive_alone_are_read_there(unified, local, offset):
     """With the aborted transactions for committed readers only: each once, though every object has named it."""
