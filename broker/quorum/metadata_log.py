@@ -136,8 +136,10 @@ def _take_back_beginning(files: Filesystem, directory: str) -> bool:
     The rest of the log ends below it, so that the next step of the start lets it begin there again. Raises `OSError`.
     """
     segments = sorted(one for one in files.scan(directory, sized=(_SEGMENT,)) if one.name.endswith(_SEGMENT))
+    if len(segments) < 2 or segments[-1].size_bytes:
+        return False
     behind = [one for one in snapshots_in(files, directory) if f"{one.end_offset:020d}{_SEGMENT}" == segments[-1].name]
-    if len(segments) == 1 or segments[-1].size_bytes or not behind:
+    if not behind:
         return False
     try:
         read_snapshot_and_quorum(files.read_bytes(f"{directory}/{snapshot_name(behind[-1])}"), behind[-1])

@@ -106,10 +106,10 @@ def load_log(request: OpenRequest) -> LoadedLog:
     truncated_to = read_truncation(request.files, request.directory) if is_cut else None
     if truncated_to is not None:
         loading.request = request.cut_at(truncated_to)
-    lost = lost_logs(request, entries)
+    lost = lost_logs(loading.request, entries)
     loading.changed = finish_interrupted(loading.files, loading.base, entries, lost)
     names = _scan(loading) if loading.changed else entries
-    loading.segments, loading.snapshots = listed_segments(loading.request, names), listed_snapshots(names)
+    loading.segments, loading.snapshots = listed_segments(loading.request, names, lost), listed_snapshots(names)
     trusted = request.clean and bool(loading.segments) and trust_active(loading.request, loading.segments[-1])
     loading.frozen.lost, loading.frozen.noted = lost, noted_ranges(names)
     _check_frozen(loading, trusted=trusted)

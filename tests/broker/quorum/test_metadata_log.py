@@ -143,6 +143,32 @@ def test_a_damaged_metadata_log_is_refused_and_nothing_is_changed(start_node, cl
     node.produce("t", b"v")
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("settings", [{}, {SNAPSHOT_BYTES.replace(".", "_"): 1000}])
+def test_a_metadata_log_whose_segment_is_gone_is_refused(start_node, clean, settings):
+    """It began anew: all topics were forgotten, and a vote of this node could elect a leader that lacks committed records."""
+    node = start_node(**settings)
+    for number in range(9):
+        node.create(f"t{number}")
+    node.settings[SNAPSHOT_BYTES] = "100000000"
+    node.restart()
+    node.create("later")
+    node.stop()
+    (path,) = metadata_directory(node).glob("*.log")
+    good = path.read_bytes()
+    path.unlink()
+    if not clean:
+        Path(node.directory, "data", ".kafka_cleanshutdown").unlink()
+    with pytest.raises(
+        Corrupt, match=r"\.log is gone, and had been flushed up to offset \d+: records are lost; restore"
+    ):
+        node.start()
+    assert not path.exists()
+    path.write_bytes(good)
+    node.start()
+    node.produce("later", b"v")
+
+
 @pytest.mark.parametrize("flush_messages", [1, 9_223_372_036_854_775_807])
 def test_cluster_metadata_is_fsynced_before_any_answer_whatever_log_flush_says(
     start_node, watched_files, flush_messages

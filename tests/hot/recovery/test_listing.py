@@ -1,9 +1,14 @@
 """Tests of hot/recovery/listing.py."""
 
+from pathlib import Path
+
+import pytest
+
 from stratalog.hot.config import LogConfig
 from stratalog.hot.recovery.listing import listed_segments, listed_snapshots
 from stratalog.hot.recovery.opening import OpenRequest
 from stratalog.hot.segments.segment_cache import SegmentCache
+from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import TopicPartition
 
 
@@ -23,3 +28,51 @@ def test_segments_begin_and_end_as_their_names_say(files, tmp_path):
     assert found == [(0, 7, True, 1), (7, 7, False, 1)]
     assert listed_snapshots(entries) == [7]
     assert listed_segments(request, []) == []
+
+
+def gone(bench):
+    """Three batches [0,6), closed in order, without the ``.log`` that had them."""
+    log = bench.open()
+    for _ in range(3):
+        bench.append(log, 2)
+    log.close()
+    Path(bench.directory, f"{0:020d}.log").unlink()
+    return bench
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_whose_only_segment_is_gone_is_no_new_one(bench, clean):
+    """It began anew at offset 0 without a word, and gave its offsets out a second time."""
+    log = gone(bench).open(clean=clean, recovery_point=6)
+    assert (log.log_end_offset, log.recovery.damaged_offset, log.recovery.resume_offset) == (6, 0, 6)
+    assert log.recovery.has_lost_flushed
+    bench.append(log, 2)
+    log.close()
+    again = bench.open(recovery_point=8)
+    assert (again.log_end_offset, again.recovery.damaged_offset) == (8, None)
+
+
+def test_a_replica_whose_only_segment_is_gone_is_copied_again(bench):
+    """It ends where the others have it from."""
+    log = gone(bench).open(clean=False, recovery_point=6, others_have_it=True)
+    assert (log.log_end_offset, log.recovery.has_lost_flushed) == (0, True)
+
+
+def test_a_metadata_log_whose_only_segment_is_gone_is_refused(bench):
+    """Its cluster would have no topics. No file is changed."""
+    names = sorted(Path(gone(bench).directory).iterdir())
+    with pytest.raises(
+        Corrupt, match=r"0\.log is gone, and had been flushed up to offset 6: records are lost; restore"
+    ):
+        bench.open(clean=False, recovery_point=6, refuse_damage=True)
+    assert sorted(Path(bench.directory).iterdir()) == names
+
+
+@pytest.mark.parametrize("recovery_point", [0, 6])
+def test_a_directory_that_was_made_by_hand_has_a_new_log(bench, recovery_point):
+    """The word of the operator that the old one is lost. So has one whose first sync never came."""
+    for path in Path(gone(bench).directory).iterdir():
+        if recovery_point or path.suffix == ".snapshot":
+            path.unlink()
+    log = bench.open(clean=False, recovery_point=recovery_point)
+    assert (log.log_end_offset, log.recovery.damaged_offset) == (0, None)
