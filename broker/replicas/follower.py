@@ -17,17 +17,17 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
-from stratalog.broker.replicas.log_position import LogPosition
+from stratalog.broker.replicas.log_position import LogPosition, cut_to
 from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.log.log_owner import LogOwner
-from stratalog.hot.state.leader_epochs import EpochEnd, EpochEntry
+from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.batch import LOG_OVERHEAD_BYTES, check_batch
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["Follower", "Outcome", "cut_to"]
+__all__ = ["Follower", "Outcome"]
 
 log = logging.getLogger(__name__)
 
@@ -128,16 +128,22 @@ class Follower:
             self._partition.directory.enqueue(self._partition)
             self._partition.directory.sync(self._partition)
 
-    def move_into(self, start_offset: int, end_offset: int) -> None:
-        """Bring the log to where its leader's, from ``start_offset`` to ``end_offset``, goes on. A failed disk is reported."""
+    def move_into(self, start_offset: int, end_offset: int) -> bool:
+        """Bring the log to where its leader's, from ``start_offset`` to ``end_offset``, goes on. A failed disk is reported.
+
+        Returns whether there is more to cut, in another turn of the loop.
+        """
         if self._ended:
-            return
+            return False
         log_ = self._log
         try:
             if end_offset < log_.log_start_offset:
-                self._begin_anew(start_offset, f"its log ends at {end_offset}, before this one begins")
+                why = f"its log ends at {end_offset}, before this one begins"
+                if self.truncate(log_.log_start_offset, why):
+                    return True
+                self._begin_anew(start_offset, why)
             elif end_offset < log_.log_end_offset:
-                self.truncate(end_offset, f"its log ends at {end_offset}")
+                return self.truncate(end_offset, f"its log ends at {end_offset}")
             elif start_offset > log_.log_end_offset:
                 text = (
                     "%s: offsets from %d to %d are deleted at the leader, broker %d: the copy begins anew behind them"
@@ -148,6 +154,7 @@ class Follower:
                 self._raise_log_start(start_offset)
         except OSError as error:
             self._partition.directory.report(error, self._partition)
+        return False
 
     def _begin_anew(self, offset: int, why: str) -> None:
         """Drop all of the log, which has nothing of its leader's, and go on at ``offset``. Raises `OSError`."""
@@ -205,8 +212,8 @@ class Follower:
     def take(self, data: PartitionData, outcome: Outcome) -> PartitionData | None:
         """Append the records of an answer, or cut the log where histories part. ``outcome`` hears of the end, maybe at once.
 
-        An answer may have tens of thousands of small batches, more than a turn of the loop takes. Then the result is what is
-        left: hand it in in a later turn, and nothing else before.
+        An answer may have tens of thousands of small batches, or cut very much: more than a turn of the loop takes. Then the
+        result is what is left: hand it in in a later turn, and nothing else before.
         """
         part_end, self._part_end = self._part_end, None
         if self._ended:
@@ -224,7 +231,8 @@ class Follower:
         rest: memoryview | None = None
         try:
             if data.diverging_epoch is not None:
-                self._cut(data.diverging_epoch)
+                if self._cut(data.diverging_epoch):
+                    return data
             elif data.records:
                 self.leader_high_watermark = data.high_watermark
                 rest = self._append(memoryview(data.records))  # type: ignore[arg-type]  # received records are one buffer
@@ -293,25 +301,28 @@ class Follower:
         if header.base_offset < start <= header.last_offset and header.partition_leader_epoch <= self.epoch:
             log_.truncate_fully_and_start_at(header.base_offset, (), None, log_start_offset=start)
 
-    def _cut(self, diverging: EpochEndOffset) -> None:
+    def _cut(self, diverging: EpochEndOffset) -> bool:
         offset = cut_to(
             diverging,
             self._log.leader_epochs.end_offset_for(diverging.epoch, self._log.log_end_offset),
             self._log.log_end_offset,
         )
-        self.truncate(offset, f"epoch {diverging.epoch} ends at {diverging.end_offset} there")
+        return self.truncate(offset, f"epoch {diverging.epoch} ends at {diverging.end_offset} there")
 
-    def truncate(self, offset: int, why: str) -> None:
-        """Cut the log to ``offset``. Raises `OSError`."""
+    def truncate(self, offset: int, why: str) -> bool:
+        """Cut the log towards ``offset``, as far as a turn of the loop takes; whether more is to be cut. Raises `OSError`."""
         log_, partition = self._log, self._partition
-        end = log_.log_end_offset
-        log_.truncate_to(offset)
-        if offset >= end:
-            return
+        end, cut = log_.log_end_offset, log_.next_cut(offset)
+        if cut is None:
+            return True
+        log_.truncate_to(cut)
+        if cut >= end:
+            return False
         self._tell_dropped(log_.log_end_offset, end, why)
         partition.high_watermark = min(partition.high_watermark, log_.log_end_offset)
         log_.producer_state.on_high_watermark(partition.high_watermark)  # they were read anew
         partition.wake()
+        return cut > offset
 
     def _tell_dropped(self, offset: int, end_offset: int, why: str) -> None:
         log.warning(
@@ -403,17 +414,3 @@ def _bytes_of_a_turn(records: memoryview) -> int:
     else:
         return min(position, len(records))
     return len(records)
-
-
-def cut_to(leaders: EpochEndOffset, own: EpochEnd, log_end_offset: int) -> int:
-    """The offset to cut a log to whose history parts from its leader's (KIP-279).
-
-    ``leaders``: the largest epoch that the leader has not above the asked one, and where it ends there. ``own``: the same
-    question about that epoch, answered by this log; an epoch of -1 where it has none that old. If the two name different
-    epochs, what is left is compared once more by the next fetch.
-    """
-    if own.epoch < 0:
-        return min(leaders.end_offset, log_end_offset)
-    if own.epoch != leaders.epoch:
-        return min(own.end_offset, log_end_offset)
-    return min(own.end_offset, leaders.end_offset, log_end_offset)

@@ -98,7 +98,8 @@ class Correcting:
                 end = await self._end(role, _LATEST)
                 if start > role.position.offset:
                     await _leave(role)
-                role.move_into(start, end)
+                while role.move_into(start, end):  # noqa: ASYNC110 - nothing tells of it, it is the work itself
+                    await asyncio.sleep(0)
         except (PeerError, KafkaError) as error:
             log.warning("%s: no place to go on was found: %s", role.topic_partition, error)
             outcome.refused(role, role.position)

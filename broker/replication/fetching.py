@@ -259,8 +259,9 @@ class Fetching:
         else:
             self._rest_after_failure(key, copied, now_ms)
             return
-        # Megabytes to write and sync, or a checkpoint of a log start: records of the others do not wait for that.
-        if (copied.lags and data.records) or data.log_start_offset > copied.position.log_start_offset:
+        # Megabytes to write and sync, a checkpoint of a log start, or a long cut: records of the others do not wait for that.
+        new_start = data.log_start_offset > copied.position.log_start_offset
+        if (copied.lags and data.records) or new_start or data.diverging_epoch is not None:
             self._apart_since_ms = self._apart_since_ms if self._apart_bytes else now_ms
             copied.apart_bytes = len(data.records or b"") or 1
             self._apart_bytes += copied.apart_bytes

@@ -181,7 +181,9 @@ class LeaderFetcher:
                 self._count(action.key, len(action.data.records or b""))
             rest = role.take(action.data, self)
             if rest is not None:
-                self._actions.appendleft((action._replace(data=rest, is_rest=True), role))
+                left = action._replace(data=rest, is_rest=True), role
+                # A cut may last for seconds; of records, memory holds what is left until they are taken.
+                (self._actions.append if rest.diverging_epoch is not None else self._actions.appendleft)(left)
 
     def _count(self, key: PartitionKey, size_bytes: int) -> None:
         if size_bytes and self._throttle is not None and self._throttle.is_key_throttled(key):

@@ -34,7 +34,7 @@ from stratalog.hot.log.read import LocalRead, read_slices
 from stratalog.hot.log.restart import quarantine_and_restart, restart
 from stratalog.hot.log.sync import SyncTicket
 from stratalog.hot.log.times import ScanOn, max_timestamp_search, timestamp_search
-from stratalog.hot.log.truncate import discard_unwritten, truncate_to
+from stratalog.hot.log.truncate import discard_unwritten, next_cut, truncate_to
 from stratalog.hot.recovery.missing import MissingRange
 from stratalog.hot.recovery.opening import LEADER_EPOCH_MAX, LoadedLog, OpenRequest
 from stratalog.hot.recovery.recovery import load_log
@@ -244,11 +244,8 @@ class Log:
     @property
     def flush_due(self) -> bool:
         """True if ``flush.messages`` offsets, or a roll, may not be durable yet."""
-        flushed_offset = self.cycles.flushed_offset
-        return (
-            self.tail.written_offset - flushed_offset >= self.config.flush_messages
-            or flushed_offset < self._segments.active.base_offset
-        )
+        flushed, written = self.cycles.flushed_offset, self.tail.written_offset
+        return written - flushed >= self.config.flush_messages or flushed < self._segments.active.base_offset
 
     def begin_sync(self) -> SyncTicket | None:
         """Start a sync cycle of everything written so far, as `SyncCycles.begin`; None if all is durable already."""
@@ -289,10 +286,8 @@ class Log:
                 f"offset {offset} of {self.topic_partition} is outside of "
                 f"[{self.local_log_start_offset}, {tail.end_offset}]",
             )
-        end_offset = min(max_offset, tail.written_offset)
-        return read_slices(
-            self._segments, offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch
-        )
+        end = min(max_offset, tail.written_offset)
+        return read_slices(self._segments, offset, max_bytes=max_bytes, end_offset=end, min_one_batch=min_one_batch)
 
     def read_range(self, base_offset: int, end_offset: int) -> LocalRead:
         """Exactly the batches of ``[base_offset, end_offset)``, both batch borders, for the archive.
@@ -356,6 +351,10 @@ class Log:
         """Hand over files that have left the log long enough ago, as `DoomedFiles.take_removal`. Raises `OSError`."""
         self.start.go_on_leaving()
         return self._parts.doomed.take_removal(now_ms)
+
+    def next_cut(self, offset: int) -> int | None:
+        """Where to `truncate_to` in this turn of the loop, on the way to ``offset``; as `hot.log.truncate.next_cut`."""
+        return next_cut(self._parts, offset)
 
     def truncate_to(self, offset: int) -> None:
         """Remove every batch with a record at or above ``offset``; see `hot.log.truncate`. Raises `OSError`."""

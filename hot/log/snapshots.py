@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 
 from stratalog.hot.log.place import LogPlace
 from stratalog.hot.log.sync import StoredFile
 from stratalog.hot.log.sync_cycles import SyncCycles
-from stratalog.hot.recovery.snapshots import SNAPSHOT, restore_state
-from stratalog.hot.segments.segment import segment_path
+from stratalog.hot.recovery.replay import to_the_end
+from stratalog.hot.recovery.snapshots import SNAPSHOT, restore_steps
+from stratalog.hot.segments.segment import Segment, segment_path
 from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.producer_snapshot import is_whole
 from stratalog.hot.state.producer_state import ProducerStateManager
@@ -20,10 +21,30 @@ from stratalog.hot.storage.shortages import SHORTAGES
 __all__ = ["ProducerSnapshots"]
 
 
+class _Reading:
+    """The producers at one offset, read step by step; void once the log was cut or begun anew, or one of ``segments`` has left."""
+
+    __slots__ = ("generation", "offset", "segments", "state", "steps")
+
+    def __init__(
+        self,
+        offset: int,
+        generation: int,
+        segments: list[Segment],
+        steps: Generator[None, None, ProducerStateManager],
+    ) -> None:
+        self.offset = offset
+        self.generation = generation
+        self.segments = segments
+        self.steps = steps
+        self.state: ProducerStateManager | None = None
+        """The outcome, when all steps are done."""
+
+
 class ProducerSnapshots:
     """The snapshot files in the log's directory. ``offsets`` names all of them, ascending."""
 
-    __slots__ = ("_cycles", "_place", "_segments", "awaited", "offsets")
+    __slots__ = ("_cycles", "_place", "_reading", "_segments", "awaited", "offsets")
 
     def __init__(self, place: LogPlace, segments: SegmentList, cycles: SyncCycles, offsets: list[int]) -> None:
         self._place = place
@@ -32,6 +53,7 @@ class ProducerSnapshots:
         self.offsets = offsets
         self.awaited: tuple[int, bytes] | None = None
         """The snapshot of a log that has begun anew, by its offset, until there is room for it."""
+        self._reading: _Reading | None = None
 
     def store(self, offset: int, snapshot: bytes) -> None:
         """Write the producers as they stood at ``offset``; durable with the next sync cycle. Raises `OSError`."""
@@ -42,6 +64,7 @@ class ProducerSnapshots:
         self._cycles.note_names()
         if not self.offsets or self.offsets[-1] < offset:
             self.offsets.append(offset)
+        self._reading = None  # the cut for which they were read did not come
 
     def sync(self, offset: int) -> None:
         """Make the file of ``offset`` durable now, if there is one and no cycle is known to have done so. Raises `OSError`."""
@@ -93,14 +116,50 @@ class ProducerSnapshots:
                     return stored
         return (self.state_at(offset) if end_state is None else end_state).to_bytes()
 
+    def read_ahead(self, offset: int) -> bool:
+        """Do a step of what `state_at` would do for this offset; True once that returns at once. Raises `OSError`, `Corrupt`.
+
+        To read all of a segment takes seconds where its batches are small, and nobody else would have the event loop.
+        """
+        reading = self._begun(offset)
+        if reading is None:
+            segments = self._below(offset)
+            reading = _Reading(offset, self._cycles.generation, segments, self._steps_to(offset, segments))
+            self._reading = reading
+        if reading.state is None:
+            try:
+                next(reading.steps)
+            except StopIteration as end:
+                reading.state = end.value
+            except BaseException:
+                self._reading = None
+                raise
+        return reading.state is not None
+
     def state_at(self, offset: int) -> ProducerStateManager:
         """The producers as they stood at ``offset``, a batch border. Raises `OSError`."""
-        return restore_state(
+        reading, self._reading = self._begun(offset), None
+        if reading is None:
+            return to_the_end(self._steps_to(offset, self._below(offset)))
+        return to_the_end(reading.steps) if reading.state is None else reading.state
+
+    def _begun(self, offset: int) -> _Reading | None:
+        """What was read for this offset, if it still holds."""
+        reading = self._reading
+        if reading is None or reading.offset != offset or reading.generation != self._cycles.generation:
+            return None
+        return reading if reading.segments == self._below(offset) else None
+
+    def _below(self, offset: int) -> list[Segment]:
+        return self._segments[: self._segments.floor(offset) + 1]
+
+    def _steps_to(self, offset: int, segments: list[Segment]) -> Generator[None, None, ProducerStateManager]:
+        return restore_steps(
             self._place.files,
             self._place.directory,
-            self.offsets,
-            self._segments,
-            start_offset=min(self._segments[0].base_offset, offset),
+            list(self.offsets),
+            segments,
+            start_offset=min(segments[0].base_offset, offset),
             end_offset=offset,
             name=str(self._place.topic_partition),
         )

@@ -7,6 +7,8 @@ that takes no appends. It knows where it was to end, and `discard_unwritten` cut
 
 from __future__ import annotations
 
+from typing import Final
+
 from stratalog.hot.log.aborted import aborted_of
 from stratalog.hot.log.ending_swaps import end_swap
 from stratalog.hot.log.parts import LogParts
@@ -17,8 +19,30 @@ from stratalog.hot.segments.segment import Segment
 from stratalog.hot.segments.segment_indexes import SegmentIndexes
 from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.producer_snapshot import ProducerEntry
+from stratalog.hot.state.producer_state import ProducerStateManager
 
-__all__ = ["discard_unwritten", "truncate_to"]
+__all__ = ["discard_unwritten", "next_cut", "truncate_to"]
+
+_SEGMENTS_AT_ONCE: Final = 4
+"""Segments that a cut in steps takes away in one: the new names of each are synced before those of an older one."""
+
+
+def next_cut(parts: LogParts, offset: int) -> int | None:
+    """Where to `truncate_to` now on the way to ``offset``: below no more than a few segments.
+
+    None while the producers there are still being read: ask again. So no turn of the event loop does all of it, and
+    after each the log is whole, and only longer than it will be. Raises `OSError`, `Corrupt`.
+    """
+    parts.tail.write()
+    segments = parts.segments
+    if offset >= parts.tail.end_offset:
+        return offset
+    number = len(segments) - _SEGMENTS_AT_ONCE
+    if number > segments.floor(max(offset, parts.start.offset)):
+        offset = segments[number].base_offset
+    if not parts.producers.entries or parts.snapshots.read_ahead(_end_after(parts, offset)):
+        return offset
+    return None
 
 
 def truncate_to(parts: LogParts, offset: int) -> None:
@@ -41,11 +65,10 @@ def _truncate(parts: LogParts, offset: int) -> None:
     offset = _before_missing(segments, offset)
     end_swap(parts, offset)
     segment = segments[segments.floor(offset)]
-    located = segment.locate(offset)
-    border = offset if located is None else min(offset, located[1].base_offset)
+    border = _border(segment, offset)
     if border < max(segments[0].base_offset, start.offset):
-        begin = offset if offset < start.offset else max(border, start.offset)
-        producers = parts.snapshots.state_at(begin).to_bytes()
+        begin = _begin_after(parts, offset, border)
+        producers = _producers_at(parts, begin).to_bytes()
         restart(parts, begin, parts.epochs.until(begin), producers, log_start_offset=min(begin, start.offset))
         return
     batches_end = _batches_end(segment, border)
@@ -55,6 +78,37 @@ def _truncate(parts: LogParts, offset: int) -> None:
     if batches_end < border:
         _go_on_at(parts, border)
     parts.cycles.sync_names()
+
+
+def _border(segment: Segment, offset: int) -> int:
+    """The offset itself, or the beginning of the batch in which it lies."""
+    located = segment.locate(offset)
+    return offset if located is None else min(offset, located[1].base_offset)
+
+
+def _begin_after(parts: LogParts, offset: int, border: int) -> int:
+    """Where a log goes on that has nothing below ``border``."""
+    return offset if offset < parts.start.offset else max(border, parts.start.offset)
+
+
+def _end_after(parts: LogParts, offset: int) -> int:
+    """Where the last batch ends after a cut at ``offset``, or the log begins anew."""
+    segments = parts.segments
+    offset = _before_missing(segments, offset)
+    segment = segments[segments.floor(offset)]
+    border = _border(segment, offset)
+    if border < max(segments[0].base_offset, parts.start.offset):
+        return _begin_after(parts, offset, border)
+    return min(border, segment.next_offset)
+
+
+def _producers_at(parts: LogParts, offset: int) -> ProducerStateManager:
+    """The producers as they stood there: without a look at the log if there are none now, for only idle ones are forgotten."""
+    if parts.producers.entries:
+        return parts.snapshots.state_at(offset)
+    producers = ProducerStateManager(str(parts.place.topic_partition))
+    producers.end_offset = offset
+    return producers
 
 
 def _before_missing(segments: SegmentList, offset: int) -> int:
@@ -167,7 +221,7 @@ def _cut(parts: LogParts, offset: int) -> None:
     parts.epochs.truncate_from_end(end_offset)
     parts.snapshots.keep(0, end_offset)
     if not parts.producers.take_back(end_offset):
-        parts.producers.take_over(parts.snapshots.state_at(end_offset))
+        parts.producers.take_over(_producers_at(parts, end_offset))
     parts.cycles.note_names()
 
 
@@ -186,7 +240,8 @@ def _cut_segment(place: LogPlace, segment: Segment, offset: int) -> None:
     segment.next_offset = max(end_offset, segment.base_offset)
     segment.replace_aborted(entry for entry in aborted if entry.last_offset < end_offset)
     segment.indexes = SegmentIndexes(offsets, times, place.config.index_interval_bytes, position)
-    segment.add_tail_timestamps(segment.indexes)
+    # Each offset entry comes with one for the largest timestamp so far, if that has grown since the last one.
+    segment.add_tail_timestamps(segment.indexes, offsets.positions[-1] if len(offsets) else 0)
     if position == 0:
         segment.first_append_ms = segment.roll_timestamp_ms = -1
     # Last, for a file that is shorter than its segment cannot be cut once more.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
+from typing import Final, TypeVar
 
 from stratalog.hot.segments.scan import read_batch
 from stratalog.hot.segments.segment import Segment
@@ -12,7 +13,12 @@ from stratalog.hot.state.validation import read_end_marker
 from stratalog.wire.batch import BatchHeader
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["apply_stored_batch", "replay", "replay_segment"]
+__all__ = ["BATCHES_PER_STEP", "apply_stored_batch", "replay", "replay_segment", "replay_steps", "to_the_end"]
+
+T = TypeVar("T")
+
+BATCHES_PER_STEP: Final = 512
+"""Some 5 ms."""
 
 
 def apply_stored_batch(
@@ -58,12 +64,18 @@ def _apply_marker(
 
 def replay(state: ProducerStateManager, segments: Iterable[Segment], to_offset: int) -> None:
     """Apply the stored batches in ``[state.end_offset, to_offset)``. Raises `OSError`."""
+    for _ in replay_steps(state, segments, to_offset):
+        pass
+
+
+def replay_steps(state: ProducerStateManager, segments: Iterable[Segment], to_offset: int) -> Iterator[None]:
+    """The same in steps of `BATCHES_PER_STEP`. Between two of them the log may change, but for what it holds below ``to_offset``."""
     for segment in segments:
         if segment.next_offset <= state.end_offset or segment.size_bytes == 0:
             continue
         if segment.base_offset >= to_offset:
             break
-        replay_segment(state, segment, to_offset)
+        yield from _segment_steps(state, segment, to_offset)
     state.end_offset = max(state.end_offset, to_offset)
 
 
@@ -72,16 +84,35 @@ def replay_segment(state: ProducerStateManager, segment: Segment, to_offset: int
 
     Raises `OSError`.
     """
+    return to_the_end(_segment_steps(state, segment, to_offset))
+
+
+def _segment_steps(
+    state: ProducerStateManager, segment: Segment, to_offset: int
+) -> Generator[None, None, list[AbortedTxn]]:
     aborted = []
+    file = segment.file  # which the segment may let go of between two steps
     start = segment.indexes.offsets.lookup(state.end_offset) if state.end_offset > segment.base_offset else 0
-    for position, header in segment.headers(start):
+    for count, (position, header) in enumerate(segment.headers(start), 1):
         if header.base_offset >= to_offset:
             break
         if header.base_offset >= state.end_offset:
             batch = None
             if header.is_control and header.producer_id >= 0:
-                batch = read_batch(segment.file, position, header)
+                batch = read_batch(file, position, header)
             void = apply_stored_batch(state, header, batch)
             if void is not None:
                 aborted.append(void)
+        if count % BATCHES_PER_STEP == 0:
+            yield
     return aborted
+
+
+def to_the_end(steps: Generator[None, None, T]) -> T:
+    """Do all steps at once. Raises what they raise."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value

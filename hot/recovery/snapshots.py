@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from stratalog.hot.recovery.opening import OpenRequest
-from stratalog.hot.recovery.replay import replay
+from stratalog.hot.recovery.replay import replay_steps, to_the_end
 from stratalog.hot.segments.segment import Segment, segment_path
 from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["SNAPSHOT", "first_unflushed", "restore_state", "stray_snapshots"]
+__all__ = ["SNAPSHOT", "first_unflushed", "restore_state", "restore_steps", "stray_snapshots"]
 
 SNAPSHOT = ".snapshot"
 
@@ -30,6 +30,23 @@ def restore_state(
 
     Without a snapshot the log is replayed from ``start_offset``. Raises `OSError`.
     """
+    steps = restore_steps(
+        files, directory, snapshots, segments, start_offset=start_offset, end_offset=end_offset, name=name
+    )
+    return to_the_end(steps)
+
+
+def restore_steps(
+    files: Filesystem,
+    directory: str,
+    snapshots: Iterable[int],
+    segments: Iterable[Segment],
+    *,
+    start_offset: int,
+    end_offset: int,
+    name: str,
+) -> Generator[None, None, ProducerStateManager]:
+    """The same in steps, as `replay_steps`."""
     state = ProducerStateManager(name)
     state.end_offset = start_offset
     for offset in sorted((offset for offset in snapshots if offset <= end_offset), reverse=True):
@@ -39,7 +56,7 @@ def restore_state(
         except (Corrupt, FileNotFoundError):
             continue  # an older one and a longer replay give the same state
     if state.end_offset < end_offset:
-        replay(state, segments, end_offset)
+        yield from replay_steps(state, segments, end_offset)
     return state
 
 

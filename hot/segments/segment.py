@@ -242,9 +242,12 @@ class Segment:
         """`scan_within` of this segment's borders, from ``position`` to what is written. Raises `OSError`."""
         return scan_within(self.file, position, self.written_bytes, self.base_offset, self.next_offset)
 
-    def add_tail_timestamps(self, indexes: SegmentIndexes) -> None:
-        """Bring ``indexes.max_timestamp`` up to date with the batches behind the last time entry. Raises `OSError`."""
-        start = indexes.offsets.lookup(indexes.max_timestamp.offset)
+    def add_tail_timestamps(self, indexes: SegmentIndexes, after: int = 0) -> None:
+        """Bring ``indexes.max_timestamp`` up to date with the batches behind the last time entry. Raises `OSError`.
+
+        It has all that lies below the position ``after``: the last time entry may be of a batch long before.
+        """
+        start = max(indexes.offsets.lookup(indexes.max_timestamp.offset), after)
         for _, header in self.headers(start):
             if header.max_timestamp > indexes.max_timestamp.timestamp_ms:
                 indexes.max_timestamp = TimeEntry(header.max_timestamp, header.last_offset)

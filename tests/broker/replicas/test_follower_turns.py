@@ -5,7 +5,9 @@ import errno
 import pytest
 
 from stratalog.broker.replicas.follower import _BATCHES_PER_TURN as PART
-from tests.broker.replicas.test_follower import Heard, batch, bench, data, heard  # noqa: F401 - fixtures
+from stratalog.wire.batch import Record, build_batch
+from tests.broker.replicas.leader_rig import Bench
+from tests.broker.replicas.test_follower import LEADER, NOW_MS, Heard, batch, bench, data, heard  # noqa: F401 - fixtures
 
 
 def many(count, first=0):
@@ -66,3 +68,85 @@ def test_the_rest_is_dropped_with_its_role(bench, heard):  # noqa: F811
     other = Heard()
     assert role.take(left, other) is None
     assert (bench.partition.log.log_end_offset, other.told, heard.told) == (PART, [], [])
+
+
+# -- cuts -------------------------------------------------------------------------------------------------------
+
+
+def led(path, count=9):
+    """A partition with a log of ``count`` segments from its time as leader, whose batches have a producer."""
+    one = Bench(path)
+    for number in range(count):
+        records = build_batch([Record(0, NOW_MS, None, b"own")], producer_id=7, producer_epoch=0, base_sequence=number)
+        one.append(str(number), records, acks=1)
+        one.partition.log.roll()
+    one.disk.write()
+    one.disk.flush()
+    return one
+
+
+def cut_on(role, answer, heard, turns=1):  # noqa: F811
+    """So many turns of a cut, and what is left of it."""
+    for _ in range(turns):
+        answer = role.take(answer, heard)
+    return answer
+
+
+def test_a_long_cut_takes_turns_and_the_outcome_comes_with_the_last(tmp_path, heard):  # noqa: F811
+    """The mark never lies above the end of the log meanwhile, and each step leaves a log that can be read."""
+    bench = led(str(tmp_path / "t-0"))  # noqa: F811
+    role, log = bench.partition.follow(LEADER, 6), bench.partition.log
+    bench.partition.high_watermark = 9
+    left, ends = data(diverging=(4, 1)), []
+    while left is not None:
+        assert heard.told == []
+        left = role.take(left, heard)
+        ends.append(log.log_end_offset)
+        assert bench.partition.high_watermark <= log.log_end_offset == log.written_offset
+    assert ends == [6, 3, 1]
+    assert heard.told == [("taken", 1, 4, 0)]
+    assert log.producer_state.entries[7].last_sequence == 0
+
+
+@pytest.mark.parametrize("ending", ["another leader", "leads", "is deleted"])
+def test_a_cut_ends_with_its_role(tmp_path, heard, ending):  # noqa: F811
+    """The log is whole, only longer than it would have been: the next role finds where histories part by itself."""
+    bench = led(str(tmp_path / "t-0"))  # noqa: F811
+    partition, log = bench.partition, bench.partition.log
+    role = partition.follow(LEADER, 6)
+    left = cut_on(role, data(diverging=(4, 1)), heard)
+    if ending == "another leader":
+        partition.follow(8, 7)
+    elif ending == "leads":
+        partition.lead(1, 7, replicas=[1], in_sync=[1])
+        bench.append("new", build_batch([Record(0, NOW_MS, None, b"new")]), acks=1)
+        bench.disk.write()
+    else:
+        partition.resign()
+        log.abandon(is_removed=True)
+    assert cut_on(role, left, heard) is None
+    assert (log.log_end_offset, heard.told) == (7 if ending == "leads" else 6, [])
+
+
+def test_a_log_that_was_cut_by_another_hand_between_two_turns_is_asked_for_again(tmp_path, heard):  # noqa: F811
+    """A full disk, for one: its batches went back to the end of the file."""
+    bench = led(str(tmp_path / "t-0"))  # noqa: F811
+    role, log = bench.partition.follow(LEADER, 6), bench.partition.log
+    left = cut_on(role, data(diverging=(4, 1)), heard)
+    log.truncate_to(4)
+    assert cut_on(role, left, heard) is None
+    assert heard.told == [("refused", 4, 4, 0)]
+    assert log.log_end_offset == 4
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_a_log_is_moved_into_its_leaders_in_turns(tmp_path, start):
+    """Also one that begins behind the leader's end, of which nothing stays."""
+    bench = led(str(tmp_path / "t-0"))  # noqa: F811
+    role, log = bench.partition.follow(LEADER, 6), bench.partition.log
+    log.advance_log_start(start)
+    ends = []
+    while role.move_into(0, 1):
+        ends.append(log.log_end_offset)
+    assert ends == [6, 3][: 2 - bool(start)]
+    assert log.log_end_offset == (0 if start else 1)

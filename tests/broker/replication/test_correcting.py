@@ -61,6 +61,24 @@ async def test_the_log_is_moved_into_the_leaders(outcome):
     assert (role.moved, outcome.told) == ((30, 90), [("taken", 30)])
 
 
+async def test_a_log_that_is_moved_in_steps_leaves_the_loop_between_them(outcome):
+    """A cut may last for seconds; a role that has ended meanwhile has no more steps."""
+    links, role, seen = Links(), Role(), []
+    move = role.move_into
+
+    def move_in_steps(start, end):
+        seen.append("step")
+        asyncio.get_running_loop().call_soon(seen.append, "others")
+        return len(seen) < 4 or bool(move(start, end))
+
+    role.move_into = move_in_steps
+    Correcting(links, 7, local_id=2, timeout_ms=1000).begin(role, outcome, is_archived=False)
+    await asked(links, 30, 90)
+    await turns()
+    assert seen == ["step", "others"] * 3
+    assert outcome.told == [("taken", 30)]
+
+
 async def test_a_leader_that_does_not_tell_is_asked_again_later(outcome, caplog):
     """It may lead no longer."""
     links, role = Links(), Role()

@@ -7,7 +7,7 @@ import pytest
 
 from stratalog.broker.peers.peer_errors import Peer, PeerUnavailable
 from stratalog.broker.replication.leader_fetcher import LeaderFetcher
-from stratalog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from stratalog.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from tests.broker.replication.stand_ins import TOPIC_ID, Links, Role, turns
 from tests.broker.replication.test_fetching import LIMITS
 
@@ -159,6 +159,31 @@ async def test_the_rest_of_an_answer_comes_before_all_else(fetcher, links):
     await turns()
     assert order == [b"abc", b"c", "second"]
     assert counted == [(0, 3), (1, 3)]
+
+
+async def test_the_rest_of_a_cut_waits_behind_the_records_of_others(fetcher, links):
+    """It may last for seconds, and each partition that takes something holds up its own requests only."""
+    order = []
+    first, second = Role(0), Role(1)
+    for role in (first, second):
+        fetcher.follow(role.key, role)
+    links.newest()[2].set_result(answer())
+    await turns()
+    take = first.take
+
+    def cut_in_parts(data, outcome):
+        order.append("cut")
+        return data if len(order) < 3 else take(data, outcome)
+
+    first.take = cut_in_parts
+    second.take = lambda data, outcome: order.append("second")
+    end = EpochEndOffset(epoch=4, end_offset=1)
+    parted = PartitionData(partition_index=0, high_watermark=0, diverging_epoch=end, records=b"")
+    partitions = [parted, PartitionData(partition_index=1, high_watermark=0, records=b"abc")]
+    topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=partitions)]
+    links.newest()[2].set_result(FetchResponse(session_id=9, responses=topics))
+    await turns()
+    assert order == ["cut", "second", "cut"]
 
 
 @pytest.mark.parametrize("is_released", [True, False])

@@ -7,6 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stratalog.hot.config import LogConfig
+from stratalog.hot.log import snapshots
+from stratalog.hot.recovery import replay as replaying
+from stratalog.hot.segments import segment as segments
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -241,3 +244,150 @@ def test_a_cut_into_a_segment_whose_transaction_index_is_damaged_is_a_whole_one(
     log = bench.open()
     assert log.aborted_transactions(0, offset) == expected
     assert [header.base_offset for header in bench.headers(log)][-1] == offset
+
+
+# -- in steps -------------------------------------------------------------------------------------------------
+
+
+def in_steps(log, offset, between=lambda: None):
+    """Cut a log as a follower does, a step in each turn of the loop; the offsets of the steps, None where one only read."""
+    steps = []
+    while not steps or steps[-1] is None or steps[-1] > offset:
+        if steps:
+            between()
+        steps.append(log.next_cut(offset))
+        if steps[-1] is not None:
+            log.truncate_to(steps[-1])
+    return steps
+
+
+def state_of(bench, log):
+    """All that a cut may change."""
+    producers = log.producer_state
+    bases = [segment.base_offset for segment in log.segments()]
+    ends = log.log_start_offset, log.log_end_offset, producers.end_offset, producers.first_unstable_offset
+    aborted = log.aborted_transactions(0, 10**6)
+    return bench.headers(log), bases, ends, dict(producers.entries), log.leader_epochs.entries, aborted
+
+
+@pytest.mark.parametrize(
+    "meanwhile", ["nothing", "retention", "a roll", "another cut", "a new beginning", "refused batches"]
+)
+@given(seed=st.integers(0, 999), share=st.floats(0, 1))
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_cut_in_steps_leaves_what_one_at_once_would(bench, monkeypatch, meanwhile, seed, share):
+    """Whatever else the loop does to the log between two of them; and none takes many segments or reads many batches."""
+    monkeypatch.setattr(replaying, "BATCHES_PER_STEP", 3)
+    made = []
+    for stepwise in (False, True):
+        bench.begin_anew()
+        bench.now_ms = 1_700_000_000_000
+        log = bench.open(LogConfig(segment_bytes=1200, index_interval_bytes=200))
+        for epoch in (1, 2):
+            bench.write_mixed(log, 25, epoch=epoch, seed=seed)
+        log.sync()
+        first = log.segments()[1].base_offset
+        offset = first + int(share * (log.log_end_offset - first))
+        pending = [meanwhile]
+
+        def disturb(log=log, pending=pending, first=first):
+            if pending:
+                disturb_once(bench, log, pending.pop(), first)
+
+        if stepwise:
+            in_steps(log, offset, disturb)
+        disturb()
+        log.truncate_to(offset)
+        made.append(state_of(bench, log))
+        for segment in log.segments():
+            times = [
+                one.max_timestamp for one in made[-1][0] if segment.base_offset <= one.base_offset < segment.end_offset
+            ]
+            assert segment.max_timestamp_ms == max(times, default=-1)
+        log.abandon()
+    assert made[0] == made[1]
+
+
+def disturb_once(bench, log, what, first):
+    """Something that happens to the log of a follower while it is being cut."""
+    if what == "retention":
+        log.delete_local_before(first)
+    elif what == "a roll":
+        log.roll()
+    elif what == "another cut":
+        log.truncate_to(first)
+    elif what == "a new beginning":
+        log.truncate_fully_and_start_at(7, [], None, log_start_offset=0)
+    elif what == "refused batches":
+        bench.append(log, 1, epoch=3)
+        log.tail.discard_queued()
+        log.discard_unwritten()
+
+
+def test_a_step_of_a_cut_takes_few_segments_and_reads_few_batches(bench, monkeypatch):
+    """All at once they held the event loop for seconds: each segment costs syncs of its directory."""
+    log = bench.open()
+    for number in range(12):
+        bench.append(log, 1, producer_id=7, producer_epoch=0, base_sequence=number)
+        log.roll()
+    for number in range(12, 12 + 3 * replaying.BATCHES_PER_STEP):
+        bench.append(log, 1, producer_id=7, producer_epoch=0, base_sequence=number)
+    log.sync()
+    syncs, plain = [], type(bench.files).sync_directory
+    monkeypatch.setattr(
+        type(bench.files), "sync_directory", lambda files, path: (syncs.append(path), plain(files, path))
+    )
+    most = []
+
+    def count():
+        most.append(len(syncs))
+        syncs.clear()
+
+    end = log.log_end_offset - 1
+    assert in_steps(log, end) == [None, None, end]
+    assert log.producer_state.entries[7].last_sequence == end - 1
+    syncs.clear()
+    steps = in_steps(log, 1, count)
+    assert steps[-1] == 1
+    assert max(most) <= 8
+
+
+def test_a_cut_reads_few_batches_for_the_largest_timestamp_where_that_is_an_early_one(bench, monkeypatch):
+    """The last time entry is of the first batch then: to read on from there took seconds."""
+    log = bench.open()
+    bench.append(log, 1, timestamp_ms=bench.now_ms)
+    for _ in range(500):
+        bench.append(log, 1, timestamp_ms=10**12)
+    log.sync()
+    passed, plain = [], segments.scan_within
+    monkeypatch.setattr(segments, "scan_within", lambda *span: (passed.append(1) or one for one in plain(*span)))
+    log.truncate_to(499)
+    assert len(passed) < 100
+    assert log.segments()[0].max_timestamp_ms == bench.now_ms
+
+
+def test_a_log_without_producers_is_not_read_to_be_cut(log, monkeypatch):
+    """There were none before either: the metadata log has none, and cuts of it have no steps."""
+    monkeypatch.setattr(snapshots, "restore_steps", None)
+    assert in_steps(log, 15) == [15]
+    assert log.producer_state.end_offset == log.log_end_offset == 14
+
+
+def test_a_segment_that_left_while_it_was_read_ends_the_step_and_the_next_one_begins_anew(bench, monkeypatch):
+    """A file that is gone says nothing about the disk."""
+    monkeypatch.setattr(replaying, "BATCHES_PER_STEP", 1)
+    log = bench.open()
+    for number in range(12):
+        bench.append(log, 1, producer_id=7, producer_epoch=0, base_sequence=number)
+        if number in {3, 7}:
+            log.roll()
+    log.sync()
+    for offset in (4, 8):
+        bench.files.unlink(f"{bench.directory}/{offset:020d}.snapshot")
+    assert log.next_cut(11) is None
+    assert log.next_cut(11) is None
+    log.delete_local_before(8)
+    while (cut := log.next_cut(11)) is None:
+        pass
+    log.truncate_to(cut)
+    assert (log.log_end_offset, log.producer_state.entries[7].last_sequence) == (11, 10)
