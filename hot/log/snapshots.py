@@ -117,7 +117,7 @@ class ProducerSnapshots:
         return (self.state_at(offset) if end_state is None else end_state).to_bytes()
 
     def read_ahead(self, offset: int) -> bool:
-        """Do a step of what `state_at` would do for this offset; True once that returns at once. Raises `OSError`, `Corrupt`.
+        """Do a step of what `state_at` would do for this offset; True when `take_read` has it. Raises `OSError`, `Corrupt`.
 
         To read all of a segment takes seconds where its batches are small, and nobody else would have the event loop.
         """
@@ -136,12 +136,14 @@ class ProducerSnapshots:
                 raise
         return reading.state is not None
 
+    def take_read(self, offset: int) -> ProducerStateManager | None:
+        """What `read_ahead` has read for ``offset``, once; None unless that is done, and holds."""
+        reading, self._reading = self._begun(offset), None
+        return None if reading is None else reading.state
+
     def state_at(self, offset: int) -> ProducerStateManager:
         """The producers as they stood at ``offset``, a batch border. Raises `OSError`."""
-        reading, self._reading = self._begun(offset), None
-        if reading is None:
-            return to_the_end(self._steps_to(offset, self._below(offset)))
-        return to_the_end(reading.steps) if reading.state is None else reading.state
+        return to_the_end(self._steps_to(offset, self._below(offset)))
 
     def _begun(self, offset: int) -> _Reading | None:
         """What was read for this offset, if it still holds."""

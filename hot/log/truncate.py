@@ -68,7 +68,7 @@ def _truncate(parts: LogParts, offset: int) -> None:
     border = _border(segment, offset)
     if border < max(segments[0].base_offset, start.offset):
         begin = _begin_after(parts, offset, border)
-        producers = _producers_at(parts, begin).to_bytes()
+        producers = (_known_producers(parts, begin) or parts.snapshots.state_at(begin)).to_bytes()
         restart(parts, begin, parts.epochs.until(begin), producers, log_start_offset=min(begin, start.offset))
         return
     batches_end = _batches_end(segment, border)
@@ -102,10 +102,10 @@ def _end_after(parts: LogParts, offset: int) -> int:
     return min(border, segment.next_offset)
 
 
-def _producers_at(parts: LogParts, offset: int) -> ProducerStateManager:
-    """The producers as they stood there: without a look at the log if there are none now, for only idle ones are forgotten."""
+def _known_producers(parts: LogParts, offset: int) -> ProducerStateManager | None:
+    """The producers as they stood there, if the log need not be read for it. If there are none now there were none: idle ones are forgotten."""
     if parts.producers.entries:
-        return parts.snapshots.state_at(offset)
+        return parts.snapshots.take_read(offset)
     producers = ProducerStateManager(str(parts.place.topic_partition))
     producers.end_offset = offset
     return producers
@@ -215,13 +215,14 @@ def _cut(parts: LogParts, offset: int) -> None:
     tail.unseal(segment)
     _cut_segment(parts.place, segment, offset)
     end_offset = segment.next_offset
+    producers = _known_producers(parts, end_offset)  # what was read is void with the end of this cut
     tail.cut(end_offset)
     parts.cycles.cut(end_offset)
     parts.gaps.cut(end_offset)
     parts.epochs.truncate_from_end(end_offset)
     parts.snapshots.keep(0, end_offset)
     if not parts.producers.take_back(end_offset):
-        parts.producers.take_over(_producers_at(parts, end_offset))
+        parts.producers.take_over(producers or parts.snapshots.state_at(end_offset))
     parts.cycles.note_names()
 
 
