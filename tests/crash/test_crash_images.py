@@ -152,6 +152,9 @@ class Workload:
             offset = self.rng.randrange(low, self.log.log_end_offset)
             self.log.write_queued()
             self.files.mark(Truncating(self.border(offset)))
+            while (cut := self.log.next_cut(offset)) is None or cut > offset:  # as a follower does
+                if cut is not None:
+                    self.log.truncate_to(cut)
             self.log.truncate_to(offset)
             self.directory.write_checkpoints({PARTITION: self.log})
             self.epoch += 1
