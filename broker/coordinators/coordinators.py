@@ -84,6 +84,7 @@ class Coordinators:
     def topics_changed(self, image: ClusterImage, removed: Mapping[Uuid, str]) -> None:
         """The image has changed."""
         self.groups.topics_changed(image, removed)
+        self.transactions.follow(image)
         if self._remote is not None:
             self._remote.follow()
 

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from stratalog.broker.coordinators.ceilings import Ceiling
 from stratalog.broker.coordinators.enlistment import Enlistment
 from stratalog.broker.coordinators.groups import GroupCoordinator
@@ -79,6 +81,18 @@ class TransactionCoordinator:
 
     def _new_shard(self, _unified: UnifiedLog) -> TransactionShard:
         return TransactionShard(transaction_settings(self._config(), self._image()))
+
+    def follow(self, image: ClusterImage) -> None:
+        """Let loaded shards have the cluster's transaction version of now: what they end by themselves goes by it.
+
+        A shard stays loaded for as long as its leadership. With version 1 a late marker ends the next transaction (KIP-890).
+        """
+        version = _transaction_version(image)
+        for driver in self.host:
+            shard = driver.shard
+            assert isinstance(shard, TransactionShard)
+            if shard.settings.version != version:
+                shard.settings = structs.replace(shard.settings, version=version)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -178,5 +192,9 @@ def transaction_settings(config: BrokerConfig, image: ClusterImage) -> Transacti
         abort_timed_out_interval_ms=integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
         remove_expired_interval_ms=integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
         patience_ms=integer("add.partitions.to.txn.retry.backoff.max.ms"),
-        version=image.features.get("transaction.version", 0),
+        version=_transaction_version(image),
     )
+
+
+def _transaction_version(image: ClusterImage) -> int:
+    return image.features.get("transaction.version", 0)

@@ -9,6 +9,7 @@ from stratalog.metadata.transactions.events import AddPartitions, EndTransaction
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from stratalog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from stratalog.wire.records.transaction import encode_key
 from stratalog.wire.topic import TopicPartition
 
@@ -146,6 +147,26 @@ def test_a_log_that_cannot_be_read_is_left_as_it_is(coordinator, caplog):
 def test_an_empty_id_is_none(coordinator):
     """INVALID_REQUEST."""
     assert ask(coordinator, lambda token: InitProducer(token, "", 1), "").code is ErrorCode.INVALID_REQUEST
+
+
+def set_version(broker, level):
+    """Change ``transaction.version`` while the broker runs."""
+    key = FeatureUpdateKey(
+        feature="transaction.version", max_version_level=level, upgrade_type=1 if level else 2, allow_downgrade=True
+    )
+    assert broker.link().call(UpdateFeaturesRequest(feature_updates=[key]), 2).error_code == 0
+
+
+def test_ends_by_the_coordinator_itself_have_the_version_of_now(coordinator):
+    """A shard that was loaded under another ``transaction.version`` does not keep to it: a late marker of v1 ends what it meets."""
+    for level in (0, 2):
+        set_version(coordinator, level)
+        shards = [driver.shard for driver in coordinator.node.transactions.drivers()]
+        coordinator.wait_until(lambda now=level, of=shards: {shard.settings.version for shard in of} == {now})
+        begin(coordinator)
+        ask(coordinator, lambda token: InitProducer(token, "x", 60_000))
+        shard = coordinator.node.transactions.host.of("x").shard
+        assert (shard.transactions["x"].client_version, shard in shards) == (level, True)
 
 
 def test_settings_have_kafkas_names(coordinator):
