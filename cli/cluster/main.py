@@ -157,7 +157,8 @@ def _rows(cluster: Cluster, quorum: Quorum, topics: Sequence[Topic]) -> list[dic
     """A row for each node that is a broker or belongs to the quorum, by id."""
     brokers = {one.node_id: one for one in cluster.brokers}
     voters = {one.node_id: one for one in quorum.voters}
-    observers = {one.node_id: one for one in quorum.observers}
+    # With a new metadata directory a node is another observer, beside the one it was, until the leader forgets that.
+    observers = {one.node_id: one for one in sorted(quorum.observers, key=lambda one: one.fetched_at_ms)}
     leads = Counter(part.leader for one in topics for part in one.partitions)
     rows = []
     for node_id in sorted({*brokers, *voters, *observers}):
