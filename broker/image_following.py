@@ -152,8 +152,11 @@ class ImageFollowing:
         self._services.hosted.started()
 
     def _begin_opening(self) -> None:
-        """Open what is due, beside, unless that is under way."""
-        if self._opening is None:
+        """Open what is due, beside, unless that is under way.
+
+        A task that has ended is not: who waits for it goes on at once, and would wait again before the loop comes to `_opened`.
+        """
+        if self._opening is None or self._opening.done():
             work = self._services.slices.run(self._opening_steps())
             self._opening = asyncio.get_running_loop().create_task(work)
             self._opening.add_done_callback(self._opened)
@@ -176,7 +179,8 @@ class ImageFollowing:
                 yield _pause(loop)
 
     def _opened(self, opening: asyncio.Task[None]) -> None:
-        self._opening = None
+        if self._opening is opening:
+            self._opening = None
         if opening.cancelled():
             return
         if (error := opening.exception()) is not None:

@@ -146,6 +146,37 @@ def test_no_log_is_opened_while_too_many_wait_for_their_sync(monkeypatch):
     asyncio.run(main())
 
 
+class Watched(DuePartitions):
+    """Fails who looks at it for ever and lets nothing else happen."""
+
+    looks = 0
+
+    def __len__(self):
+        self.looks += 1
+        assert self.looks < 10_000
+        return super().__len__()
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_logs_that_become_due_as_an_opening_ends_are_opened(monkeypatch, turns):
+    """Between the end of the task and what follows upon it, a wait took the ended task for one under way: the loop stood still for ever."""
+    monkeypatch.setattr("stratalog.broker.image_following._CROWDED_SECONDS", 0)
+
+    async def main():
+        world = World(has_peers=True)
+        world.hosted.table.due = due = Watched()
+        await world.create("a", OPENED_FIRST + 1)
+        while len(world.hosted.opened) <= OPENED_FIRST:
+            await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        due.add("b", b"b" * 16, 0)
+        await world.following.all_open()
+        assert len(world.hosted.opened) == OPENED_FIRST + 2
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(("has_peers", "count"), [(True, OPENED_FIRST), (False, OPENED_FIRST * 3)])
 def test_partitions_of_a_command_are_open_when_it_is_answered(has_peers, count):
     """A few partitions in a cluster of several nodes; however many where there is only this one."""
