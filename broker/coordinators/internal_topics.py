@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -23,6 +25,8 @@ __all__ = ["GROUP_TOPIC", "TRANSACTION_TOPIC", "InternalTopics", "TopicMaking"]
 
 GROUP_TOPIC: Final = CONSUMER_OFFSETS_TOPIC
 TRANSACTION_TOPIC: Final = TRANSACTION_STATE_TOPIC
+
+log = logging.getLogger(__name__)
 
 _PREFIX: Final = {GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log"}
 
@@ -85,7 +89,7 @@ class InternalTopics:
         if wish is None:
             wish = asyncio.ensure_future(wish_for_topics(forwarding, [self.wanted(topic)], self._making.config()))
             self._wishes[topic] = wish
-            wish.add_done_callback(lambda _: self._wishes.pop(topic))
+            wish.add_done_callback(partial(self._wished, topic))
         await asyncio.wait({wish})
         if wish.cancelled():
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker stops.")
@@ -95,6 +99,12 @@ class InternalTopics:
         if topic not in self._making.image().topics.by_name:
             why = f"{topic} has been created; this broker has not heard of it yet."
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+
+    def _wished(self, topic: str, wish: asyncio.Task[dict[str, KafkaError]]) -> None:
+        """The wish has an answer, or an error. Where all clients that asked have gone, no request takes the error."""
+        del self._wishes[topic]
+        if not wish.cancelled() and (error := wish.exception()) is not None:
+            log.debug("%s: %s", topic, error)
 
     def close(self) -> None:
         """Wait for no answer of the controller any more."""

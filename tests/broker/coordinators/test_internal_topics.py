@@ -1,6 +1,7 @@
 """The coordinators' topics are made once, and as the settings say."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -54,3 +55,51 @@ def test_a_topic_that_is_made_while_a_broker_is_away_has_a_replica_there(memory_
     states = one.image.topics.by_name[topic].partitions.values()
     assert {frozenset(state.replicas) for state in states} == {frozenset((1, 2, 3))}
     assert {frozenset(state.in_sync_replicas) for state in states} == {frozenset((1, 2))}
+
+
+class SilentController:
+    """A controller elsewhere that takes a request and answers when a test says so, with an error."""
+
+    elsewhere = True
+
+    def __init__(self) -> None:
+        self.answer = asyncio.Event()
+
+    async def ask(self, _request, _kind, _context):
+        await self.answer.wait()
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "gone")
+
+
+def test_an_error_that_no_client_waits_for_any_more_is_no_error_of_the_broker(memory_controller):
+    """The log of a broker had a traceback for it: Task exception was never retrieved."""
+    one = memory_controller()
+    one.start(1)
+    config = load_config(environment={}, host_name="h")
+
+    async def ask() -> list[str]:
+        said: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
+        controller = SilentController()
+        making = TopicMaking(
+            config=lambda: config,
+            image=lambda: one.image,
+            control=one.control,
+            rules=one.topic_rules,
+            new_topic_id=one.new_topic_id,
+            random_int=one.random_int,
+            forwarding=lambda: controller,
+        )
+        topics = InternalTopics(making)
+        client = asyncio.ensure_future(topics.ensure(GROUP_TOPIC))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        client.cancel()
+        await asyncio.wait({client})
+        controller.answer.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not topics._wishes
+        gc.collect()
+        return said
+
+    assert asyncio.run(ask()) == []
