@@ -337,6 +337,15 @@ class Client(Struct):
         self, timestamps: Mapping[TopicPartition, int], read_committed: bool
     ) -> dict[TopicPartition, ListedOffset]:
         found: dict[TopicPartition, ListedOffset] = {}
+        for one, code, listed in self.told_offsets(timestamps, read_committed=read_committed):
+            check_led(code, f"{one}: {code_words(code)}")
+            found[one] = listed
+        return found
+
+    def told_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> Iterator[tuple[TopicPartition, int, ListedOffset]]:
+        """The leaders' answers of one attempt, with their error codes. Raises `BrokerAway`, `KafkaError` for no leader."""
         for node_id, partitions in self.in_requests(timestamps):
             request = ListOffsetsRequest(
                 replica_id=-1,
@@ -355,10 +364,8 @@ class Client(Struct):
             )
             for topic in self.call(request, node_id).topics:
                 for one in topic.partitions:
-                    topic_partition = TopicPartition(topic.name, one.partition_index)
-                    check_led(one.error_code, f"{topic_partition}: {code_words(one.error_code)}")
-                    found[topic_partition] = ListedOffset(one.offset, one.timestamp, one.leader_epoch)
-        return found
+                    listed = ListedOffset(one.offset, one.timestamp, one.leader_epoch)
+                    yield TopicPartition(topic.name, one.partition_index), one.error_code, listed
 
 
 def _send_unanswered(request: Message, link: BrokerLink) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
-from stratalog.client.client import REACH_SECONDS, BrokerAway, BrokerUnavailable, Client
+from stratalog.client.client import LATEST_OFFSET, REACH_SECONDS, BrokerAway, BrokerUnavailable, Client
 from stratalog.client.coordinators import COORDINATOR_MOVES
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
@@ -22,6 +23,10 @@ NAMED_MAX: Final = 20
 """Partitions that a sentence names; the others are counted."""
 _LOOK_SECONDS: Final = 0.1
 _NO_LEADER: Final = "no leader, because no broker that has the records is active"
+_NO_END: Final = (
+    "the leader does not know yet what is committed, because fewer than min.insync.replicas replicas are in sync; start the "
+    "brokers of the others"
+)
 
 
 class Away(BrokerUnavailable):
@@ -36,9 +41,10 @@ class Reached(NamedTuple):
 
 
 def reached_partitions(client: Client, partitions: Iterable[TopicPartition]) -> Reached:
-    """Find the leaders of partitions and ask each whether it is there; looks again for some seconds if one is not.
+    """Find the leaders of partitions and ask each how far it goes; looks again for some seconds if one does not know.
 
-    Raises `KafkaError` for a partition that does not exist.
+    One that was elected with too few replicas in sync does not know until others are (OFFSET_NOT_AVAILABLE). Raises
+    `KafkaError` for a partition that does not exist.
     """
     wanted = list(dict.fromkeys(partitions))
     names = sorted({one.topic for one in wanted})
@@ -69,7 +75,17 @@ def _looked(client: Client, wanted: Iterable[TopicPartition]) -> Reached:
             away[one] = silence[node_id]
         else:
             reached.append(one)
-    return Reached(reached, away)
+    endless = _endless(client, reached)
+    away |= dict.fromkeys((one for one in reached if one in endless), _NO_END)
+    return Reached([one for one in reached if one not in endless], away)
+
+
+def _endless(client: Client, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Those whose leader does not know where they end. Of other errors the next request tells."""
+    with suppress(BrokerAway):
+        told = client.told_offsets(dict.fromkeys(partitions, LATEST_OFFSET))
+        return {one for one, code, _ in told if code == ErrorCode.OFFSET_NOT_AVAILABLE}
+    return set()
 
 
 def _silence(client: Client, node_id: int) -> str:

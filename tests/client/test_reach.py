@@ -13,6 +13,11 @@ from stratalog.client.coordinators import at_coordinator
 from stratalog.client.reach import Away, away_sentences, or_away, reached_partitions
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from stratalog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from stratalog.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -21,7 +26,7 @@ from stratalog.wire.messages.metadata import (
 )
 from stratalog.wire.topic import TopicPartition
 
-METADATA, FIND = 3, 10
+LIST_OFFSETS, METADATA, FIND = 2, 3, 10
 
 
 def partition(number: int, leader: int) -> MetadataResponsePartition:
@@ -51,14 +56,29 @@ def silent():
 
 
 class Cluster:
-    """Metadata that a test changes: the partitions' leaders, and where brokers are said to be."""
+    """Metadata that a test changes: the partitions' leaders, where brokers are said to be, and partitions without an end."""
 
     def __init__(self, scripted) -> None:
         self.leaders: list[int] = []
         self.ports = {1: scripted.port}
         self.topic = "orders"
-        scripted.ranges = {METADATA: (0, 13), FIND: (0, 6)}
+        self.endless: set[int] = set()
+        scripted.ranges = {LIST_OFFSETS: (1, 11), METADATA: (0, 13), FIND: (0, 6)}
         scripted.answers[METADATA] = self._answer
+        scripted.answers[LIST_OFFSETS] = self._ends
+
+    def _ends(self, request) -> ListOffsetsResponse:
+        rows = [
+            ListOffsetsPartitionResponse(
+                partition_index=one.partition_index,
+                error_code=ErrorCode.OFFSET_NOT_AVAILABLE if one.partition_index in self.endless else 0,
+                offset=7,
+                timestamp=-1,
+                leader_epoch=5,
+            )
+            for one in request.topics[0].partitions
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=self.topic, partitions=rows)])
 
     def _answer(self, _request) -> MetadataResponse:
         partitions = [partition(number, leader) for number, leader in enumerate(self.leaders)]
@@ -107,6 +127,23 @@ def test_a_leader_that_is_elected_meanwhile_is_used(cluster, client, monkeypatch
     monkeypatch.setattr(reach, "REACH_SECONDS", 30)
     cluster.leaders = [-1]
     threading.Timer(0.05, lambda: cluster.leaders.__setitem__(0, 1)).start()
+    assert reached_partitions(client, [orders(0)]) == ([orders(0)], {})
+
+
+def test_a_leader_that_does_not_know_the_end_is_not_waited_for_long(cluster, client) -> None:
+    """It was elected with too few replicas in sync. Asked for the end by itself, it would cost the command all its time."""
+    cluster.leaders, cluster.endless = [1, 1], {1}
+    found = reached_partitions(client, [orders(0), orders(1)])
+    assert found.partitions == [orders(0)]
+    (sentence,) = away_sentences(found.away)
+    assert sentence.startswith("orders-1: the leader does not know yet what is committed, because fewer than min.insync")
+
+
+def test_a_leader_that_comes_to_know_the_end_is_used(cluster, client, monkeypatch) -> None:
+    """Each new leader is so for a moment."""
+    monkeypatch.setattr(reach, "REACH_SECONDS", 30)
+    cluster.leaders, cluster.endless = [1], {0}
+    threading.Timer(0.05, cluster.endless.clear).start()
     assert reached_partitions(client, [orders(0)]) == ([orders(0)], {})
 
 
