@@ -128,5 +128,11 @@ def _peers(config: BrokerConfig, links: LinkMaking, cluster_id: str, me: Replica
         timeout_ms=roles.quorum.request_timeout_ms,
         dice=links.dice,
         monotonic=links.clock.monotonic,
-        obstacles=Obstacles(me, cluster_id, is_controller=roles.is_controller, now=links.clock.monotonic()),
+        obstacles=Obstacles(
+            me,
+            cluster_id,
+            is_controller=roles.is_controller,
+            now=links.clock.monotonic(),
+            address=config.controller_address,
+        ),
     )

@@ -34,10 +34,20 @@ def ahead_of_quorum(epoch: int, quorum_epoch: int) -> str:
 class Obstacles:
     """Those of one node. Pure; times are monotonic seconds."""
 
-    def __init__(self, me: ReplicaKey, cluster_id: str, *, is_controller: bool, now: float) -> None:
+    def __init__(
+        self,
+        me: ReplicaKey,
+        cluster_id: str,
+        *,
+        is_controller: bool,
+        now: float,
+        address: tuple[str, int] | None = None,
+    ) -> None:
+        """``address`` is where the settings have other controllers reach this one."""
         self._me = me
         self._cluster_id = cluster_id
         self._is_controller = is_controller
+        self._address = address
         self._last: dict[str, str] = {}
         """How each server answered last, by its address; nothing of those that answered well."""
         self._said: dict[str, float] = {}
@@ -101,5 +111,18 @@ class Obstacles:
             f"node {self._me.id} has known no leader of the metadata quorum for {now - self._led_at:.0f} s, in epoch "
             f"{leader.epoch}. {f'Voters: {known}. ' if known else ''}{f'Last answers: {answers}. ' if answers else ''}"
             "See whether a majority of the voters runs, and whether controller.quorum.bootstrap.servers or "
-            "controller.quorum.voters names their controller listeners"
+            f"controller.quorum.voters names their controller listeners{self._moved(voters)}"
+        )
+
+    def _moved(self, voters: VoterSet) -> str:
+        """The words about a voter whose settings give it an address that its quorum does not know."""
+        named = voters.voter(self._me.id)
+        if self._address is None or named is None or not named.endpoints:
+            return ""
+        if self._address in {(one.host, one.port) for one in named.endpoints}:
+            return ""
+        host, port = self._address
+        return (
+            f". The settings here give this voter another address, {host}:{port}. Voters ask each other at those above until a "
+            "leader has taken in another one: start a majority of them at their old addresses, then move one after another"
         )

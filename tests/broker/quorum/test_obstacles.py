@@ -26,6 +26,16 @@ def test_a_time_without_a_leader_is_said_when_it_lasts_and_then_each_minute():
     assert len(found.look(NOBODY, VOTERS, PATIENCE_SECONDS + AGAIN_SECONDS)) == 1
 
 
+def test_a_voter_that_has_moved_without_its_quorum_is_told_the_way_back():
+    """Where all voters move at once, each asks the others where none of them is any more, and none is ever elected."""
+    (sentence,) = obstacles(address=("a", 9)).look(NOBODY, VOTERS, PATIENCE_SECONDS)
+    assert "Voters: 1 (a:1), 2 (b:2)" in sentence
+    assert "another address, a:9" in sentence
+    assert "start a majority of them at their old addresses, then move one after another" in sentence
+    for found, voters in ((obstacles(address=("a", 1)), VOTERS), (obstacles(address=("a", 9)), VoterSet())):
+        assert "another address" not in found.look(NOBODY, voters, PATIENCE_SECONDS)[0]
+
+
 def test_a_leader_ends_it_and_the_next_time_counts_from_there():
     """A server that answers well is not named any more."""
     found = obstacles()
