@@ -13,7 +13,8 @@ from stratalog.client.admin import TopicConfig, describe_topic_configs
 from stratalog.client.client import EARLIEST_OFFSET, LATEST_OFFSET, Client, ListedOffset, Partition, Topic
 from stratalog.client.partition_states import Lack, describe_topics, lacking, min_in_sync_replicas
 from stratalog.client.reach import away_sentences, reached_partitions
-from stratalog.client.reassignments import list_reassignments
+from stratalog.client.reassignments import Reassignment, list_reassignments
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition, uuid_text
 
 __all__ = ["describe"]
@@ -105,7 +106,7 @@ def _lacking_rows(client: Client, names: Sequence[str], wanted: Collection[Lack]
     least: Mapping[str, int] = {}
     if {Lack.AT_MIN_ISR, Lack.UNDER_MIN_ISR}.intersection(wanted):
         least = min_in_sync_replicas(client, [one.name for one in topics])
-    moves = list_reassignments(client) if Lack.UNDER_REPLICATED in wanted else {}
+    moves = _moves(client) if Lack.UNDER_REPLICATED in wanted else {}
     rows = []
     for one in sorted(topics, key=lambda each: each.name):
         for part in one.partitions:
@@ -115,6 +116,16 @@ def _lacking_rows(client: Client, names: Sequence[str], wanted: Collection[Lack]
             if lacks:
                 rows.append({"topic": one.name} | _row(part) | {"lacks": lacks})
     return rows
+
+
+def _moves(client: Client) -> Mapping[TopicPartition, Reassignment]:
+    try:
+        return list_reassignments(client)
+    except KafkaError as error:
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+        note(f"Replicas that a reassignment adds are shown, too: {error.message}.")
+        return {}
 
 
 def _row(part: Partition) -> dict[str, Any]:

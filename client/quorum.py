@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from msgspec import Struct
 
 from stratalog.client.client import RETRY_PAUSE_SECONDS, BrokerAway, Client
+from stratalog.client.commands import NO_CONTROLLER, NoController, command, no_controller
 from stratalog.client.link import check, code_words
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
@@ -108,7 +109,12 @@ class QuorumAdmin:
 
     def describe(self) -> Quorum:
         """The quorum. Raises `KafkaError`; NOT_CONTROLLER if no leader was elected within the client's time limit."""
-        return self._until_answered(self._describe)
+        try:
+            return self._until_answered(self._describe)
+        except KafkaError as error:
+            if error.code is ErrorCode.REQUEST_TIMED_OUT:  # of the broker, which has found no controller to ask
+                raise no_controller(error) from error
+            raise
 
     def add_voter(self, voter_id: int, directory_id: Uuid, endpoints: Sequence[Endpoint]) -> None:
         """Make a controller that fetches the metadata log a voter; returns when that is committed.
@@ -158,7 +164,7 @@ class QuorumAdmin:
 
     def _call(self, request: Message) -> Any:
         if not self._at_controllers:
-            return self._client.call(request)
+            return command(self._client, request)
         if self._controller is None:
             self._controller = self._active_controller()
         try:
@@ -184,7 +190,7 @@ class QuorumAdmin:
         self._client.brokers.update({node.broker_id: (node.host, node.port) for node in answer.brokers})
         leader = int(answer.controller_id)
         if leader not in self._client.brokers:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "no controller is active: the voters have elected no leader")
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"{NO_CONTROLLER} (the voters have elected no leader)")
         return leader
 
     def _until_answered(self, ask: Callable[[], T]) -> T:
@@ -193,9 +199,15 @@ class QuorumAdmin:
         while True:
             try:
                 return ask()
+            except NoController:
+                raise  # a time-out may have been a success
             except KafkaError as error:
-                if error.code not in _ELSEWHERE or self._client.monotonic() >= deadline:
+                if error.code not in _ELSEWHERE:
                     raise
+                if self._client.monotonic() >= deadline:
+                    if error.code is ErrorCode.NOT_CONTROLLER:
+                        raise
+                    raise no_controller(error) from error
             self._controller = None
             time.sleep(RETRY_PAUSE_SECONDS)
 

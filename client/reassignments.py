@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from stratalog.client.client import Client, by_topic, in_batches
-from stratalog.client.commands import command
+from stratalog.client.commands import NO_CONTROLLER_CODES, command, no_controller
 from stratalog.client.link import check, code_words
-from stratalog.wire.errors import ErrorCode
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -47,9 +47,14 @@ class Reassignment(NamedTuple):
 
 
 def list_reassignments(client: Client) -> dict[TopicPartition, Reassignment]:
-    """The reassignments that run. Raises `KafkaError`."""
-    answer = client.call(ListPartitionReassignmentsRequest(topics=None))
-    check(answer.error_code, answer.error_message)
+    """The reassignments that run. Raises `KafkaError`, NOT_CONTROLLER where no controller is active."""
+    answer = command(client, ListPartitionReassignmentsRequest(topics=None))
+    try:
+        check(answer.error_code, answer.error_message)
+    except KafkaError as error:
+        if error.code not in NO_CONTROLLER_CODES:
+            raise
+        raise no_controller(error) from error
     return {
         TopicPartition(topic.name, one.partition_index): Reassignment(
             tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)

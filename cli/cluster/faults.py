@@ -33,7 +33,10 @@ def node_faults(rows: Sequence[Mapping[str, Any]], quorum: Quorum) -> list[str]:
     """Fenced brokers, silent controllers, and a quorum without a leader."""
     faults = []
     if quorum.leader_id < 0:
-        faults.append("No controller is active: a majority of the voters must be up and reach each other.")
+        faults.append(
+            "No controller is active: a majority of the voters must be up and reach each other. Brokers and leaders are "
+            "shown as they were before, and some may be away by now."
+        )
     for row in rows:
         node_id, silence_ms = row["node"], row["silence_ms"]
         fetched = "" if silence_ms is None else f"last fetched the metadata log {silence_ms // 1000} s ago"

@@ -17,7 +17,7 @@ from stratalog.client.cluster import Cluster, FeatureLevels, describe_cluster, d
 from stratalog.client.commands import NO_CONTROLLER_CODES
 from stratalog.client.out_of_sync import ClusterState, OutOfSync, copies_to_ask, out_of_sync
 from stratalog.client.quorum import Quorum, QuorumAdmin
-from stratalog.client.reassignments import Reassignment, list_reassignments
+from stratalog.client.reassignments import list_reassignments
 from stratalog.client.replica_ends import ends_of_copies
 from stratalog.wire.errors import KafkaError
 from stratalog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -89,21 +89,22 @@ def _show(bootstrap: str, timeout_seconds: float, *, as_json: bool) -> None:
     with Client(bootstrap, timeout_seconds) as client:
         brokers, topics = describe_cluster(client), client.refresh()
         quorum, features = _quorum(client), describe_features(client)
-        state = _state(client, brokers, topics)
+        state = _state(client, brokers, topics, quorum)
         ends = ends_of_copies(client, copies_to_ask(state, LISTED_MAX))
     leaderless = [f"{one.name}-{part.partition}" for one in topics for part in one.partitions if part.leader < 0]
     short = state.short()
+    moving = len(state.reassignments) if quorum.leader_id >= 0 else None
     late = out_of_sync(state, ends)
     rows = _rows(brokers, quorum, topics)
     faults = [*node_faults(rows, quorum), *leader_faults(leaderless), *replica_faults(late)]
     if as_json:
         write_json(
             _document(brokers, quorum, rows, leaderless, features)
-            | _replica_figures(short, late, state.reassignments)
+            | _replica_figures(short, late, moving)
             | {"healthy": not faults, "faults": faults}
         )
     else:
-        _write(brokers, quorum, rows, leaderless, features, (len(short), len(state.reassignments)))
+        _write(brokers, quorum, rows, leaderless, features, (len(short), moving))
     for fault in faults:
         note(fault)
     if not brokers.names_fenced:
@@ -112,8 +113,9 @@ def _show(bootstrap: str, timeout_seconds: float, *, as_json: bool) -> None:
         raise SystemExit(int(ExitCode.UNHEALTHY))
 
 
-def _state(client: Client, brokers: Cluster, topics: Sequence[Topic]) -> ClusterState:
-    lists_moves = client.serves(ListPartitionReassignmentsRequest)
+def _state(client: Client, brokers: Cluster, topics: Sequence[Topic], quorum: Quorum) -> ClusterState:
+    """Without an active controller no broker tells which reassignments run."""
+    lists_moves = quorum.leader_id >= 0 and client.serves(ListPartitionReassignmentsRequest)
     return ClusterState(
         topics,
         registered={one.node_id for one in brokers.brokers},
@@ -123,7 +125,7 @@ def _state(client: Client, brokers: Cluster, topics: Sequence[Topic]) -> Cluster
 
 
 def _replica_figures(
-    short: Mapping[TopicPartition, object], late: Sequence[OutOfSync], moves: Mapping[TopicPartition, Reassignment]
+    short: Mapping[TopicPartition, object], late: Sequence[OutOfSync], moving: int | None
 ) -> dict[str, Any]:
     return {
         "under_replicated_partitions": len(short),
@@ -137,7 +139,7 @@ def _replica_figures(
             }
             for one in late[:LISTED_MAX]
         ],
-        "reassigning_partitions": len(moves),
+        "reassigning_partitions": moving,
     }
 
 
@@ -222,12 +224,15 @@ def _write(
     rows: Sequence[Mapping[str, Any]],
     leaderless: Sequence[str],
     features: Mapping[str, FeatureLevels],
-    counts: tuple[int, int],
+    counts: tuple[int, int | None],
 ) -> None:
     click.echo(f"cluster {cluster.cluster_id}  controller {quorum.leader_id}  epoch {quorum.leader_epoch}")
     write_rows(rows, COLUMNS, as_json=False)
     short, moving = counts
-    click.echo(f"partitions without a leader: {len(leaderless)}  under-replicated: {short}  reassigning: {moving}")
+    click.echo(
+        f"partitions without a leader: {len(leaderless)}  under-replicated: {short}  "
+        f"reassigning: {'not told' if moving is None else moving}"
+    )
     levels = ", ".join(f"{name} {_level(name, each)}" for name, each in features.items())
     click.echo(f"features: {levels or 'not told'}")
 

@@ -6,10 +6,14 @@ import pytest
 
 from stratalog.client.admin import create_topic
 from stratalog.client.client import BrokerTimeout, Client
+from stratalog.client.quorum import QuorumAdmin
+from stratalog.client.reassignments import list_reassignments
 from stratalog.wire.errors import ErrorCode, KafkaError
+from stratalog.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from stratalog.wire.messages.describe_quorum import DescribeQuorumResponse, PartitionData, TopicData
+from stratalog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 
-CREATE, QUORUM = 19, 55
+CREATE, MOVES, QUORUM = 19, 46, 55
 
 
 @pytest.fixture
@@ -51,6 +55,50 @@ def test_a_command_without_a_controller_says_so(scripted, client, told) -> None:
         KafkaError, match=r"no controller is active: .* until a majority of the voters is up"
     ) as refused:
         create_topic(client, "orders")
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(("leader", "is_over"), [(-1, True), (1, False)])
+def test_a_broker_that_gives_up_before_its_client_is_asked_for_the_controller(scripted, client, leader, is_over) -> None:
+    """It waits for twenty seconds, a client for thirty. A controller that is there may have refused for the time itself."""
+    late = CreatableTopicResult(name="orders", error_code=ErrorCode.REQUEST_TIMED_OUT, error_message="late")
+    scripted.answers |= {
+        CREATE: CreateTopicsResponse(topics=[late]),
+        QUORUM: quorum(ErrorCode.NOT_CONTROLLER if is_over else 0, leader),
+    }
+    with pytest.raises(KafkaError) as refused:
+        create_topic(client, "orders")
+    assert refused.value.code is (ErrorCode.NOT_CONTROLLER if is_over else ErrorCode.REQUEST_TIMED_OUT)
+
+
+def test_a_list_of_moves_without_a_controller_says_so(scripted, client) -> None:
+    """The broker passes the question on, and gives up before the client does."""
+    scripted.ranges[MOVES] = (0, 0)
+    late = ListPartitionReassignmentsResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message="late", topics=[])
+    for answer in (late, b""):
+        scripted.answers |= {MOVES: answer, QUORUM: quorum(ErrorCode.NOT_CONTROLLER, -1)}
+        with pytest.raises(KafkaError, match="no controller is active: ") as refused:
+            list_reassignments(client)
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    scripted.answers[MOVES] = ListPartitionReassignmentsResponse(error_code=ErrorCode.INVALID_REQUEST, topics=[])
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        list_reassignments(client)
+
+
+@pytest.mark.parametrize("told", [b"", DescribeQuorumResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, topics=[])])
+def test_a_quorum_that_no_controller_describes_has_no_leader(scripted, client, told) -> None:
+    """Also where no answer comes at all."""
+    scripted.answers[QUORUM] = told
+    with pytest.raises(KafkaError, match="no controller is active: ") as refused:
+        QuorumAdmin(client).describe()
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_a_quorum_whose_nodes_all_follow_has_no_leader(scripted, client) -> None:
+    """They say so at once; after the time that the client gives there is none yet."""
+    scripted.answers[QUORUM] = quorum(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    with pytest.raises(KafkaError, match="no controller is active: ") as refused:
+        QuorumAdmin(client).describe()
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 

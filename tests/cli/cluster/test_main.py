@@ -55,10 +55,14 @@ class Told:
         self.quorum_code = 0
         self.earlier_ms = None
         """When node 3 last fetched under another directory id: its metadata directory was formatted anew."""
+        self.lists_moves = False
+        """Whether a broker serves the list of moves, and finds no controller to ask."""
 
     def __call__(self, *arguments: str):
         """Exit code, stdout and stderr of ``stratalog cluster``."""
         ranges = {3: (0, 13), 18: (0, 4), 55: (0, 2), 60: (0, self.cluster_version)}
+        if self.lists_moves:
+            ranges[46] = (0, 0)
         self.scripted.answers |= {3: self._metadata(), 18: _versions(ranges), 55: self._quorum(), 60: self._brokers()}
         result = CliRunner().invoke(cli, ["cluster", "-b", self.scripted.address, "--timeout", "0.5", *arguments])
         return result.exit_code, result.stdout, result.stderr
@@ -213,11 +217,24 @@ def test_without_an_active_controller_the_brokers_are_still_told(told) -> None:
     told.quorum_code = 41
     code, out, err = told()
     assert code == 4
-    assert err == "No controller is active: a majority of the voters must be up and reach each other.\n"
+    assert err == (
+        "No controller is active: a majority of the voters must be up and reach each other. Brokers and leaders are shown as they "
+        "were before, and some may be away by now.\n"
+    )
     assert out.startswith("cluster c  controller -1  epoch -1\n")
     assert [line.split()[1:3] + line.split()[5:] for line in out.splitlines()[2:5]] == [
         ["broker", "active", "1", "-", "-"]
     ] * 3
+
+
+def test_without_an_active_controller_no_broker_is_asked_for_moves(told) -> None:
+    """It would pass the question on, and wait. The command ended with that, and showed nothing."""
+    told.quorum_code = 41
+    told.lists_moves = True
+    code, out, err = told()
+    assert (code, err.count("\n")) == (4, 1)
+    assert "under-replicated: 0  reassigning: not told\n" in out
+    assert json.loads(told("--json")[1])["reassigning_partitions"] is None
 
 
 def test_a_refusal_to_describe_the_quorum_is_an_error(told) -> None:
