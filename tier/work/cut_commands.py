@@ -173,7 +173,7 @@ def create_cut(
 
     ``on_problem`` gets each omission: the offsets of a group whose copy cannot be read.
     Raises `Invalid` for a name that cannot be one or is taken, and for topics that are not there or of several
-    clusters; `Corrupt` for a manifest that cannot be read. `delete_cut` undoes its work till then.
+    clusters; `Corrupt` for a manifest that cannot be read, or is missing. `delete_cut` undoes its work till then.
     """
     check_cut_name(name)
     for found in find_cuts(store, name):
@@ -219,6 +219,8 @@ def _pin(
     """Pin one partition and keep a copy of its manifest."""
     before = read_manifest(store, member.partition).manifest
     if not before.seq:
+        before = _not_lost(store, member.partition)
+    if not before.seq:
         return member._replace(seq=0)
     end = min(end_of(store, before), before.remote_end)
 
@@ -239,6 +241,22 @@ def _pin(
     return CutPartition(
         member.partition, start, max(start, end), stored.manifest.seq, hashlib.sha256(stored.raw).hexdigest()
     )
+
+
+def _not_lost(store: ObjectStore, partition: PartitionId) -> Manifest:
+    """The manifest of a partition that had none, which is so until it is archived.
+
+    Raises `Corrupt` if its objects are there all the same: the cut would call it empty, and retention take them.
+    """
+    if next(store.list(partition.segments_prefix), None) is None:
+        return Manifest(partition)
+    manifest = read_manifest(store, partition).manifest  # a claim comes before the first object
+    if not manifest.seq:
+        raise Corrupt(
+            f"{partition.manifest_key} is missing, and objects of the partition are there: no cut holds them. See what stratalog "
+            "tier repair --plan would do, or whether this is the right bucket; then delete this cut and make it again"
+        )
+    return manifest
 
 
 def end_at(timestamp_ms: int) -> Callable[[ObjectStore, Manifest], int]:

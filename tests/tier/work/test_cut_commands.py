@@ -253,6 +253,34 @@ def test_a_cut_that_is_made_meanwhile_has_its_document(store):
     assert manifest_of(store).pins
 
 
+def test_a_partition_that_has_lost_its_manifest_makes_no_cut(store):
+    """It looks like one that was never archived. The cut was complete, and held none of its objects."""
+    store.delete_many([PartitionId("a", A, 0).manifest_key])
+    with pytest.raises(Corrupt, match=r"manifest\.json is missing, and objects of the partition are there"):
+        create_cut(store, "one", now_ms=7)
+    assert create_cut(store, "two", now_ms=8, topics=["b"]).partitions[0].end_offset == 1
+
+
+class ArchivedBehind(StoreWrapper):
+    """Has a partition archived for the first time when its manifest has just not been found."""
+
+    name = PartitionId("a", A, 1)
+    is_there = False
+
+    def get(self, key):
+        try:
+            return self.inner.get(key)
+        finally:
+            if key == self.name.manifest_key and not self.is_there:
+                self.is_there = True
+                archive(self.inner, "a", A, 1, [b"9"])
+
+
+def test_a_partition_that_is_archived_for_the_first_time_meanwhile_is_in_the_cut(store):
+    """Its objects are seen, and then its manifest."""
+    assert create_cut(ArchivedBehind(store), "one", now_ms=7).partitions[1].end_offset == 1
+
+
 def test_damage_is_said(store):
     """A document and a copy that are not what they were; other cuts are found all the same."""
     one = create_cut(store, "one", now_ms=7)
