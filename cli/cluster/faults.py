@@ -46,7 +46,7 @@ def node_faults(rows: Sequence[Mapping[str, Any]], quorum: Quorum) -> list[str]:
                 f"Broker {node_id} is fenced{since}: it is away, starting, or cannot reach the active controller. "
                 "Start it, and read its log."
             )
-        elif row["state"] == "silent":
+        elif row["state"] == "silent" and row["roles"]:  # others have no part: a broker that was unregistered, for one
             since = fetched or "has not fetched the metadata log since the active controller was elected"
             faults.append(
                 f"Node {node_id} {since}: it is away, or cannot reach the active controller {quorum.leader_id}."

@@ -70,8 +70,8 @@ def cluster(context: click.Context, *, as_json: bool, bootstrap: str, timeout_se
 
     STATE is active, fenced (a broker that serves no clients: it is away, starting, or cannot reach the active
     controller) or silent (a controller that has not fetched the metadata log for 10 s, or not at all since the active one
-    was elected). QUORUM is leader, voter or
-    observer; LAG counts the offsets of the metadata log that a node does not have yet.
+    was elected). ROLES is - for an observer that is no registered broker, one that was unregistered for instance. QUORUM is
+    leader, voter or observer; LAG counts the offsets of the metadata log that a node does not have yet.
 
     Replicas that are not in sync are named with their broker and the reason: it is fenced, the log directory is offline,
     the copy is so many records behind. Replicas that a reassignment adds are counted apart.
@@ -165,7 +165,8 @@ def _rows(cluster: Cluster, quorum: Quorum, topics: Sequence[Topic]) -> list[dic
     rows = []
     for node_id in sorted({*brokers, *voters, *observers}):
         broker, replica = brokers.get(node_id), voters.get(node_id) or observers.get(node_id)
-        is_controller = node_id in voters or broker is None
+        is_controller = node_id in {*voters, *quorum.endpoints, quorum.leader_id}
+        roles = [name for name, has in (("broker", broker), ("controller", is_controller)) if has]
         silence_ms = None if replica is None else quorum.silence_ms(replica)
         # A leader has heard every voter that is up within a second of its election, and forgets none.
         unheard = node_id in voters and quorum.is_unheard(voters[node_id])
@@ -179,7 +180,7 @@ def _rows(cluster: Cluster, quorum: Quorum, topics: Sequence[Topic]) -> list[dic
         rows.append(
             {
                 "node": node_id,
-                "roles": [name for name, has in (("broker", broker), ("controller", is_controller)) if has],
+                "roles": roles,
                 "state": state,
                 "rack": broker.rack if broker else None,
                 "address": None if at is None else _address(*at),
@@ -227,7 +228,7 @@ def _write(
     counts: tuple[int, int | None],
 ) -> None:
     click.echo(f"cluster {cluster.cluster_id}  controller {quorum.leader_id}  epoch {quorum.leader_epoch}")
-    write_rows(rows, COLUMNS, as_json=False)
+    write_rows([row | {"roles": row["roles"] or None} for row in rows], COLUMNS, as_json=False)
     short, moving = counts
     click.echo(
         f"partitions without a leader: {len(leaderless)}  under-replicated: {short}  "

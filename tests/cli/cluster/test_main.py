@@ -55,6 +55,8 @@ class Told:
         self.quorum_code = 0
         self.earlier_ms = None
         """When node 3 last fetched under another directory id: its metadata directory was formatted anew."""
+        self.former = []
+        """What fetched the metadata log before, and is remembered."""
         self.lists_moves = False
         """Whether a broker serves the list of moves, and finds no controller to ask."""
 
@@ -105,7 +107,7 @@ class Told:
             leader_epoch=4,
             high_watermark=48,
             current_voters=[rows[1], rows[2], rows[4]],
-            observers=observers,
+            observers=[*observers, *self.former],
         )
         nodes = [Node(node_id=4, listeners=[Listener(name="CONTROLLER", host="::1", port=9093)])]
         return DescribeQuorumResponse(
@@ -235,6 +237,18 @@ def test_without_an_active_controller_no_broker_is_asked_for_moves(told) -> None
     assert (code, err.count("\n")) == (4, 1)
     assert "under-replicated: 0  reassigning: not told\n" in out
     assert json.loads(told("--json")[1])["reassigning_partitions"] is None
+
+
+def test_what_fetched_before_and_does_not_any_more_is_no_fault(told) -> None:
+    """The leader remembers it for minutes: a broker that was unregistered, and one whose disk was replaced, with its old directory."""
+    told.former = [
+        ReplicaState(replica_id=one, log_end_offset=9, last_fetch_timestamp=1000, last_caught_up_timestamp=1000)
+        for one in (3, 9)
+    ]
+    code, out, err = told()
+    assert (code, err) == (0, "")
+    rows = {line.split()[0]: line.split()[1:3] for line in out.splitlines()[2:]}
+    assert (rows["3"], rows["9"]) == (["broker", "active"], ["-", "silent"])
 
 
 def test_a_refusal_to_describe_the_quorum_is_an_error(told) -> None:
