@@ -81,7 +81,7 @@ def _looked(client: Client, wanted: Iterable[TopicPartition]) -> Reached:
 
 
 def _endless(client: Client, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Those whose leader does not know where they end. Of other errors the next request tells."""
+    """Those whose leader does not know where they end. The next request tells of other errors."""
     with suppress(BrokerAway):
         told = client.told_offsets(dict.fromkeys(partitions, LATEST_OFFSET))
         return {one for one, code, _ in told if code == ErrorCode.OFFSET_NOT_AVAILABLE}

@@ -15,10 +15,11 @@ from stratalog.cli.output import ExitCode, json_option, note, reports_errors, wr
 from stratalog.cli.quantities import SIZE_BYTES
 from stratalog.client.admin import describe_topic_configs
 from stratalog.client.client import BrokerAway, Client
+from stratalog.client.quorum import Quorum, QuorumAdmin
 from stratalog.wire.errors import KafkaError
-from stratalog.wire.topic import TopicPartition
+from stratalog.wire.topic import TopicPartition, uuid_text
 
-__all__ = ["decommission", "rebalance"]
+__all__ = ["decommission", "rebalance", "voter_sentences"]
 
 _MINIMUM: Final = "min.insync.replicas"
 _A_REQUEST: Final = 500
@@ -111,6 +112,7 @@ def decommission(*, nodes: tuple[int, ...], **options: Any) -> None:
 
     A replica goes to the broker with the fewest, in a rack without one of its partition if there is one. When it is
     through, stop the broker before new topics are placed on it, and unregister it: kafka-cluster.sh unregister --id NODE.
+    One that is a voter of the metadata quorum, too, is named with the command that takes it out.
     Exit code 4, too, if replicas were placed on it meanwhile.
     The rest is as with rebalance, which evens out what this leaves uneven.
     """
@@ -154,7 +156,10 @@ def _carry_out(
             _tell_unfinished("Not finished", run, throttle)
             raise
         held = _held_by(client, plan.leaving)
+        quorum = _quorum(client) if plan.leaving else None
     _tell(outcome, plan, held, as_json=as_json)
+    for sentence in voter_sentences(quorum, plan.leaving):
+        note(sentence)
 
 
 def _held_by(client: Client, brokers: Collection[int]) -> list[TopicPartition]:
@@ -163,6 +168,26 @@ def _held_by(client: Client, brokers: Collection[int]) -> list[TopicPartition]:
         return []
     parts = partitions_of(client.refresh())
     return sorted(one for one, part in parts.items() if not set(part.replicas).isdisjoint(brokers))
+
+
+def _quorum(client: Client) -> Quorum | None:
+    """The metadata quorum; None where it is not told: the brokers are empty all the same."""
+    try:
+        return QuorumAdmin(client).describe()
+    except (BrokerAway, KafkaError):
+        return None
+
+
+def voter_sentences(quorum: Quorum | None, gone: Collection[int]) -> list[str]:
+    """Say which of the emptied brokers are voters, too: a quorum counts them until they are taken out."""
+    voters = [] if quorum is None else [one for one in quorum.voters if one.node_id in gone]
+    return [
+        f"Node {one.node_id} is a voter of the metadata quorum, too, which counts it also when it is gone. Take it out before you "
+        f"stop it: stratalog quorum remove-controller --controller-id {one.node_id} --controller-directory-id "
+        f"{uuid_text(one.directory_id)}"
+        for one in voters
+        if one.directory_id is not None  # voters without one are static
+    ]
 
 
 def _tell_unfinished(word: str, run: Run, throttle: int | None) -> None:

@@ -11,11 +11,14 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from stratalog.cli.cluster.rebalance import voter_sentences
 from stratalog.cli.main import cli
 from stratalog.client.admin import alter_topic_configs, create_topic, delete_topics
 from stratalog.client.client import Client
+from stratalog.client.quorum import Quorum, QuorumReplica
 from stratalog.client.reassignments import list_reassignments
 from stratalog.client.throttles import throttled_replicas
+from stratalog.wire.topic import uuid_text
 from tests.broker.nodes_of_a_cluster import RunningNodes
 
 BROKERS = (1, 2, 3, 4)
@@ -80,6 +83,19 @@ def cluster(nodes):
         if not client.refresh(["t"], skip_missing=True):
             made.make("t", 12, 2)
     return made
+
+
+def test_an_emptied_broker_that_is_a_voter_is_named_with_the_way_out():
+    """A quorum of three with one that is gone for good has no second node to lose."""
+    times = {"log_end_offset": 1, "fetched_at_ms": 1, "caught_up_at_ms": 1}
+    voters = tuple(QuorumReplica(node_id=one, directory_id=bytes([one]) * 16, **times) for one in (1, 2))
+    quorum = Quorum(leader_id=1, leader_epoch=1, high_watermark=1, voters=voters, observers=(), endpoints={})
+    (sentence,) = voter_sentences(quorum, {2, 4})
+    assert sentence.startswith("Node 2 is a voter of the metadata quorum, too")
+    assert sentence.endswith(f"--controller-id 2 --controller-directory-id {uuid_text(bytes([2]) * 16)}")
+    static = tuple(QuorumReplica(node_id=one, directory_id=None, **times) for one in (1, 2))
+    quorum = Quorum(leader_id=1, leader_epoch=1, high_watermark=1, voters=static, observers=(), endpoints={})
+    assert voter_sentences(quorum, {2}) == voter_sentences(None, {2}) == []
 
 
 @pytest.mark.story
