@@ -53,8 +53,6 @@ class Told:
         self.cluster_version = 2
         self.replicas = {}
         self.quorum_code = 0
-        self.earlier_ms = None
-        """When node 3 last fetched under another directory id: its metadata directory was formatted anew."""
         self.former = []
         """What fetched the metadata log before, and is remembered."""
         self.lists_moves = False
@@ -94,12 +92,6 @@ class Told:
             )
             for node, at in self.fetched_ms.items()
         }
-        observers = [rows[3]]
-        if self.earlier_ms is not None:
-            at = self.earlier_ms
-            observers.append(
-                ReplicaState(replica_id=3, log_end_offset=7, last_fetch_timestamp=at, last_caught_up_timestamp=at)
-            )
         found = PartitionData(
             partition_index=0,
             error_code=self.quorum_code,
@@ -107,7 +99,7 @@ class Told:
             leader_epoch=4,
             high_watermark=48,
             current_voters=[rows[1], rows[2], rows[4]],
-            observers=[*observers, *self.former],
+            observers=[rows[3], *self.former],
         )
         nodes = [Node(node_id=4, listeners=[Listener(name="CONTROLLER", host="::1", port=9093)])]
         return DescribeQuorumResponse(
@@ -184,12 +176,6 @@ def test_a_controller_that_does_not_fetch_is_silent(told) -> None:
     assert err == (
         "Node 4 last fetched the metadata log 10 s ago: it is away, or cannot reach the active controller 1.\n"
     )
-
-
-def test_a_broker_with_a_new_metadata_directory_is_as_active_as_its_last_fetch(told) -> None:
-    """The leader remembers what it was before for five minutes, which says nothing of the broker."""
-    told.earlier_ms = 60_000
-    assert told() == (0, HEALTHY, "")
 
 
 def test_a_controller_that_the_active_one_never_heard_is_silent(told) -> None:
