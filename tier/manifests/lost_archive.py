@@ -39,6 +39,13 @@ def check_not_lost(manifest: Manifest, archived_end: int, archived_seq: int = 0)
     """
     if archived_end <= manifest.remote_end or may_end_earlier(manifest, archived_seq):
         return
+    if 0 < archived_seq <= manifest.seq:  # no later change of an archive ends earlier for no reason
+        raise ManifestLost(
+            f"{manifest.partition}: {manifest.partition.manifest_key} ends at offset {manifest.remote_end} after change {manifest.seq}, but by "
+            f"remote-log-checkpoint {archived_end} offsets were archived after change {archived_seq}: that file has no checksum, and is "
+            "damaged, or the bucket was put back and written to since. The broker archives, evicts and removes nothing here. If nobody has "
+            "put the bucket back, stop the broker, move remote-log-checkpoint out of the log directory, and start again: the bucket tells"
+        )
     found = f"ends at offset {manifest.remote_end}" if manifest.seq else "is missing"
     raise ManifestLost(
         f"{manifest.partition}: {manifest.partition.manifest_key} {found}, but {archived_end} offsets were archived: "

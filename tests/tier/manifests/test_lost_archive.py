@@ -47,6 +47,20 @@ def test_a_manifest_that_ends_too_early_is_not_claimed(memory_store, log_bytes):
     assert claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=100)).view.claimant == newer
 
 
+@pytest.mark.parametrize("later", [0, 1, -1])
+def test_a_checkpoint_that_its_own_manifest_contradicts_gives_no_archive_up(memory_store, log_bytes, later):
+    """A digit of it had changed, and the owner was told to give up an archive that was whole."""
+    partition = log_bytes.partition
+    archive_log(memory_store, partition, [log_bytes.segment(0, 10)], now_ms=5, claimant=US)
+    manifest = read_manifest(memory_store, partition).manifest
+    known = Claim(partition, US, 10, 0, archived_end=900, archived_seq=manifest.seq - later)
+    with pytest.raises(ManifestLost, match=r"ends at offset 100.* but .*900 offsets") as lost:
+        claim_archive(memory_store, known)
+    advice = "--give-up" if later < 0 else "move remote-log-checkpoint out of the log directory"
+    assert advice in str(lost.value)
+    assert ("--give-up" in str(lost.value)) == (later < 0)
+
+
 @pytest.mark.parametrize("reason", ["repair", "deleted"])
 def test_an_archive_may_end_earlier_for_a_reason(memory_store, log_bytes, reason):
     """A repair took ranges out while the broker was stopped, or the archive is on its way out."""
@@ -77,7 +91,7 @@ def test_an_archive_that_was_begun_again_ends_earlier_only_for_what_was_known_be
         change_manifest(memory_store, partition, lambda one, at=epoch: claim(one, Claimant(0, at, US.uuid), now_ms=9))
     manifest = read_manifest(memory_store, partition).manifest
     newer = Claimant(0, 40, bytes([3] * 16))
-    with pytest.raises(ManifestLost, match="ends at offset 40, but 100"):
+    with pytest.raises(ManifestLost, match=r"ends at offset 40 after .* 100 offsets"):
         claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=100, archived_seq=manifest.seq))
     view = claim_archive(memory_store, Claim(partition, newer, 10, 0, archived_end=100, archived_seq=known_seq)).view
     assert view.may_end_earlier(known_seq)
