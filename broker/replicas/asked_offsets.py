@@ -15,8 +15,8 @@ asks for it again, or starts again where it began.
 class AskedOffsets:
     """A batch read from an offset is checked when it is read for the second, fourth, eighth time, and so on.
 
-    So the first reader of a log pays nothing, and many that read the same pay for a few checks. What was sound then may be
-    damaged later: a client that cannot get past it has it checked when it has asked as often as all before. In the active
+    So the first reader of a log pays nothing, and many that read the same pay for a few checks. A batch that was sound
+    then may be damaged later: a client that cannot get past it has it checked when it has asked as often as all before. In the active
     segment, whose end many read at the same time, the reads of one reader count together: ``offset`` is a hash of both then.
     """
 

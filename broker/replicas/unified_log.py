@@ -250,7 +250,7 @@ class UnifiedLog:
         return self.partition.others_have_it and self.asked.again(hash((reader, offset)))
 
     def checked(self, local: LocalRead, offset: int, limit: int) -> LocalRead:
-        """What was read from ``offset``, checked; only so much as can be, where other replicas have the rest.
+        """Check what was read from ``offset``, and return it: only so much as was checked, where other replicas have the rest.
 
         A part that cannot be read ends the connection while it is sent: its reader would ask for the same again, for ever.
         Raises `UnreadableBatch`, `OSError`.

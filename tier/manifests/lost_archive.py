@@ -43,8 +43,8 @@ def check_not_lost(manifest: Manifest, archived_end: int, archived_seq: int = 0)
         raise ManifestLost(
             f"{manifest.partition}: {manifest.partition.manifest_key} ends at offset {manifest.remote_end} after change {manifest.seq}, but by "
             f"remote-log-checkpoint {archived_end} offsets were archived after change {archived_seq}: that file has no checksum, and is "
-            "damaged, or the bucket was put back and written to since. The broker archives, evicts and removes nothing here. If nobody has "
-            "put the bucket back, stop the broker, move remote-log-checkpoint out of the log directory, and start again: the bucket tells"
+            "damaged, or the bucket was put back and written to since. The broker archives, evicts and removes nothing here. Unless the "
+            "bucket was put back, stop the broker, move remote-log-checkpoint out of the log directory, and start again: the bucket tells"
         )
     found = f"ends at offset {manifest.remote_end}" if manifest.seq else "is missing"
     raise ManifestLost(

@@ -11,7 +11,7 @@ def test_ever_fewer_of_many_reads_count():
 
 
 def test_a_client_that_stays_at_an_offset_has_it_checked_however_many_have_read_it():
-    """What was sound when it was checked may be damaged now: nobody would ever look at it again."""
+    """A batch that was sound when it was checked may be damaged now, and no other check would come."""
     for before in range(40):
         asked = AskedOffsets()
         for _ in range(before):

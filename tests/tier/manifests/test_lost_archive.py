@@ -49,7 +49,7 @@ def test_a_manifest_that_ends_too_early_is_not_claimed(memory_store, log_bytes):
 
 @pytest.mark.parametrize("later", [0, 1, -1])
 def test_a_checkpoint_that_its_own_manifest_contradicts_gives_no_archive_up(memory_store, log_bytes, later):
-    """A digit of it had changed, and the owner was told to give up an archive that was whole."""
+    """One digit had changed, and the advice was to give up an archive that was whole."""
     partition = log_bytes.partition
     archive_log(memory_store, partition, [log_bytes.segment(0, 10)], now_ms=5, claimant=US)
     manifest = read_manifest(memory_store, partition).manifest
