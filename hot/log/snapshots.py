@@ -119,7 +119,7 @@ class ProducerSnapshots:
     def read_ahead(self, offset: int) -> bool:
         """Do a step of what `state_at` would do for this offset; True when `take_read` has it. Raises `OSError`, `Corrupt`.
 
-        To read all of a segment takes seconds where its batches are small, and nobody else would have the event loop.
+        A segment of small batches takes seconds, and the event loop has others to serve meanwhile.
         """
         reading = self._begun(offset)
         if reading is None:
@@ -137,7 +137,7 @@ class ProducerSnapshots:
         return reading.state is not None
 
     def take_read(self, offset: int) -> ProducerStateManager | None:
-        """What `read_ahead` has read for ``offset``, once; None unless that is done, and holds."""
+        """The producers that `read_ahead` has read for ``offset``, once; None unless that is done, and holds."""
         reading, self._reading = self._begun(offset), None
         return None if reading is None else reading.state
 
@@ -146,7 +146,7 @@ class ProducerSnapshots:
         return to_the_end(self._steps_to(offset, self._below(offset)))
 
     def _begun(self, offset: int) -> _Reading | None:
-        """What was read for this offset, if it still holds."""
+        """The work that was begun for this offset, if it still holds."""
         reading = self._reading
         if reading is None or reading.offset != offset or reading.generation != self._cycles.generation:
             return None

@@ -241,7 +241,7 @@ def _cut_segment(place: LogPlace, segment: Segment, offset: int) -> None:
     segment.next_offset = max(end_offset, segment.base_offset)
     segment.replace_aborted(entry for entry in aborted if entry.last_offset < end_offset)
     segment.indexes = SegmentIndexes(offsets, times, place.config.index_interval_bytes, position)
-    # Each offset entry comes with one for the largest timestamp so far, if that has grown since the last one.
+    # Each offset entry comes with one for the largest timestamp so far, if that has grown: it may be of a batch long before.
     segment.add_tail_timestamps(segment.indexes, offsets.positions[-1] if len(offsets) else 0)
     if position == 0:
         segment.first_append_ms = segment.roll_timestamp_ms = -1

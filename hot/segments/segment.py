@@ -243,10 +243,7 @@ class Segment:
         return scan_within(self.file, position, self.written_bytes, self.base_offset, self.next_offset)
 
     def add_tail_timestamps(self, indexes: SegmentIndexes, after: int = 0) -> None:
-        """Bring ``indexes.max_timestamp`` up to date with the batches behind the last time entry. Raises `OSError`.
-
-        It has all that lies below the position ``after``: the last time entry may be of a batch long before.
-        """
+        """Bring ``indexes.max_timestamp`` up to date with the batches behind the last time entry, and ``after``. Raises `OSError`."""
         start = max(indexes.offsets.lookup(indexes.max_timestamp.offset), after)
         for _, header in self.headers(start):
             if header.max_timestamp > indexes.max_timestamp.timestamp_ms:

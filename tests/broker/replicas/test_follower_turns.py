@@ -141,7 +141,7 @@ def test_a_log_that_was_cut_by_another_hand_between_two_turns_is_asked_for_again
 
 @pytest.mark.parametrize("start", [0, 3])
 def test_a_log_is_moved_into_its_leaders_in_turns(tmp_path, start):
-    """Also one that begins behind the leader's end, of which nothing stays."""
+    """Also one that begins behind the leader's end: that one begins anew."""
     bench = led(str(tmp_path / "t-0"))  # noqa: F811
     role, log = bench.partition.follow(LEADER, 6), bench.partition.log
     log.advance_log_start(start)

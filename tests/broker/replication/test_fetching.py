@@ -179,17 +179,6 @@ def test_a_position_that_is_corrected_holds_up_no_other_partition(code):
     assert named(request_of(one.step(answer(), 5))) == {0: 40}
 
 
-def test_a_log_that_is_cut_holds_up_no_other_partition():
-    """It may be long: the other copies stay in sync meanwhile. It is in no request until it has been cut."""
-    one, _ = following(0, 1)
-    actions = one.step(answer(data(0, diverging=EpochEndOffset(epoch=2, end_offset=4))), 1)
-    assert isinstance(actions[0], Take)
-    request = request_of(actions)
-    assert (named(request), forgotten(request)) == ({}, [0])
-    assert one.step(Taken(key(0), 5, at(4)), 4) == []  # one request at a time
-    assert named(request_of(one.step(answer(), 5))) == {0: 4}
-
-
 def test_a_leader_is_asked_for_no_long_wait_while_a_position_is_corrected_in_its_log():
     """It answers the questions of the correction behind that request. Where it deletes the oldest records as fast, the new
     position would be gone each time.

@@ -5,6 +5,7 @@ from math import inf
 import pytest
 
 from stratalog.broker.replication.fetching_events import Followed, Refused, Released, Take, Taken
+from stratalog.wire.messages.fetch import EpochEndOffset
 from tests.broker.replication.test_fetching import (
     LIMITS,
     SESSION,
@@ -41,6 +42,17 @@ def test_records_of_others_do_not_wait_for_a_partition_that_lags():
     assert one.step(Taken(key(0), 5, at(60)), 4) == []
     request = request_of(one.step(answer(), 5))
     assert (forgotten(request), named(request), request.max_wait_ms) == ([], {0: 60}, LIMITS.wait_ms)
+
+
+def test_a_log_that_is_cut_holds_up_no_other_partition():
+    """It may be long: the other copies stay in sync meanwhile. It is in no request until it has been cut."""
+    one, _ = following(0, 1)
+    actions = one.step(answer(data(0, diverging=EpochEndOffset(epoch=2, end_offset=4))), 1)
+    assert isinstance(actions[0], Take)
+    request = request_of(actions)
+    assert (named(request), forgotten(request)) == ({}, [0])
+    assert one.step(Taken(key(0), 5, at(4)), 4) == []  # one request at a time
+    assert named(request_of(one.step(answer(), 5))) == {0: 4}
 
 
 def test_records_of_others_do_not_wait_for_a_log_start_to_be_written_down():

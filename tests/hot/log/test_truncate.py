@@ -276,7 +276,7 @@ def state_of(bench, log):
 @given(seed=st.integers(0, 999), share=st.floats(0, 1))
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_cut_in_steps_leaves_what_one_at_once_would(bench, monkeypatch, meanwhile, seed, share):
-    """Whatever else the loop does to the log between two of them; and none takes many segments or reads many batches."""
+    """The loop may do anything else to the log between two of them."""
     monkeypatch.setattr(replaying, "BATCHES_PER_STEP", 3)
     made = []
     for stepwise in (False, True):
