@@ -80,7 +80,7 @@ class CutRestorer(Restorer):
             return log_, Producers()
         start = manifest.log_start_offset
         log_.truncate_fully_and_start_at(
-            min(first_offset(self._store, manifest), end), [], None, log_start_offset=start
+            min(first_offset(self._store, manifest, end), end), [], None, log_start_offset=start
         )
         next_id = 0
         for data in batches_below(self._store, manifest, end):

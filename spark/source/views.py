@@ -41,10 +41,10 @@ def archives_at_cut(store: ObjectStore, name: str, topic: str, cut_name: str) ->
 
 
 def _archive(store: ObjectStore, name: str, cut: Cut, member: CutPartition) -> PartitionArchive:
-    """One partition of the cut; its manifest's entries may go on behind the end, which bounds what is read."""
+    """One partition of the cut; its last entry may go on behind the end, which bounds what is read."""
     return PartitionArchive(
         TopicPartition(name, member.partition.partition),
         member.log_start_offset,
         member.end_offset,
-        tuple(iter_entries(store, cut_manifest(store, cut, member))),
+        tuple(iter_entries(store, cut_manifest(store, cut, member), 0, member.end_offset)),
     )

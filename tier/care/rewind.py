@@ -55,7 +55,7 @@ class CutTarget(Struct, frozen=True):
 def read_cut_target(store: ObjectStore, cut: Cut, member: CutPartition) -> CutTarget:
     """Read the pinned manifest of one partition. Raises `Invalid`, `Corrupt`, and what the store raises."""
     pinned = cut_manifest(store, cut, member)
-    entries = tuple(one for one in iter_entries(store, pinned) if one.base < member.end_offset)
+    entries = tuple(iter_entries(store, pinned, 0, member.end_offset))
     end = entries[-1].end if entries else member.end_offset
     epochs = tuple(epoch for epoch in pinned.leader_epochs if epoch.start_offset < end)
     return CutTarget(cut.cut_id, member.partition, entries, member.log_start_offset, end, member.end_offset, epochs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from stratalog.tier.manifests.entry import Entry
@@ -22,13 +23,17 @@ def read_page(store: ObjectStore, manifest: Manifest, page: PageRef) -> tuple[En
     return get_checked(store, page.key, lambda data: page_from_bytes(data, page, manifest.partition))[0]
 
 
-def iter_entries(store: ObjectStore, manifest: Manifest, start_offset: int = 0) -> Iterator[Entry]:
-    """The live entries that end behind ``start_offset``; a page is read when its turn comes.
+def iter_entries(
+    store: ObjectStore, manifest: Manifest, start_offset: int = 0, end_offset: int | None = None
+) -> Iterator[Entry]:
+    """The live entries that end behind ``start_offset`` and begin before ``end_offset``; a page is read when its turn comes.
 
+    A manifest that a cut has kept is read up to the end of the cut only: nothing holds its pages behind that in the bucket.
     Raises what `read_page` raises.
     """
+    end = math.inf if end_offset is None else end_offset
     for page in manifest.pages:
-        if page.end > start_offset:
+        if page.end > start_offset and page.live_first < end:
             entries = read_page(store, manifest, page)[page.dead_count :]
-            yield from (entry for entry in entries if entry.end > start_offset)
-    yield from (entry for entry in manifest.entries if entry.end > start_offset)
+            yield from (entry for entry in entries if entry.end > start_offset and entry.base < end)
+    yield from (entry for entry in manifest.entries if entry.end > start_offset and entry.base < end)

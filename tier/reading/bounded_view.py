@@ -51,9 +51,7 @@ def read_bounded_view(store: ObjectStore, command: ReadBoundedView) -> BoundedVi
     end, covered = _end(store, manifest, command)
     kept: list[Entry] = []
     tail = None
-    for entry in iter_entries(store, manifest):
-        if entry.base >= end:
-            break
+    for entry in iter_entries(store, manifest, 0, end):
         if entry.end <= end:
             kept.append(entry)
             continue

@@ -19,9 +19,9 @@ __all__ = ["aborted_across", "batches_below", "first_offset", "held_bytes"]
 _CHUNKS_AT_ONCE: Final = 3
 
 
-def first_offset(store: ObjectStore, manifest: Manifest) -> int:
-    """Where the batches of an archive begin: at its log start or in the middle of the object that holds it."""
-    entry = next(iter_entries(store, manifest, manifest.log_start_offset), None)
+def first_offset(store: ObjectStore, manifest: Manifest, end: int) -> int:
+    """Where the batches of an archive below ``end`` begin: at its log start or before it, in the object that holds it."""
+    entry = next(_entries(store, manifest, end), None)
     return manifest.log_start_offset if entry is None else entry.base
 
 
@@ -57,7 +57,4 @@ def aborted_across(store: ObjectStore, manifest: Manifest, end: int) -> frozense
 
 
 def _entries(store: ObjectStore, manifest: Manifest, end: int) -> Iterator[Entry]:
-    for entry in iter_entries(store, manifest, manifest.log_start_offset):
-        if entry.base >= end:
-            return
-        yield entry
+    return iter_entries(store, manifest, manifest.log_start_offset, end)

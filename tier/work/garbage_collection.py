@@ -143,9 +143,18 @@ def _named_by_cuts(store: ObjectStore, folder: PartitionId, copies: Collection[s
     for key in copies:
         if key.endswith(ending):
             pinned = get_checked(store, key, partial(from_bytes, key=key))[0]
-            named.update(entry.key for entry in iter_entries(store, pinned))
+            named.update(entry.key for entry in iter_entries(store, pinned, 0, _end_of_cut(pinned, key)))
             named.update(page.key for page in pinned.pages)
     return named
+
+
+def _end_of_cut(pinned: Manifest, key: str) -> int | None:
+    """Up to where the cut needs what its copy ``key`` of a manifest names; None if that does not say so.
+
+    Pages behind that have left the bucket, perhaps.
+    """
+    cut_id = key.split("/")[-2]
+    return next((pin.remote_end for pin in pinned.pins if pin.cut_id == cut_id), None)
 
 
 def _remark(store: ObjectStore, manifest: Manifest) -> str:

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
+from stratalog.spark.source.views import archives_at_cut
 from stratalog.tier.bucket.swap_in import swapped_in
 from stratalog.tier.bucket.trash import begin_again, leaving
 from stratalog.tier.care.restore_plan import PartitionState
@@ -18,8 +19,13 @@ from stratalog.tier.manifests.manifest_store import change_manifest, read_manife
 from stratalog.tier.manifests.parts import Claimant, Job
 from stratalog.tier.manifests.runs import COMPACT_KIND, begin_run, list_part, swap_part
 from stratalog.tier.manifests.spill import spilling
+from stratalog.tier.messages.commands import EmptyTrash, ReadBoundedView
+from stratalog.tier.reading.bounded_view import read_bounded_view
 from stratalog.tier.work.archive_writer import archive_log
-from stratalog.tier.work.cut_commands import create_cut, delete_cut
+from stratalog.tier.work.cut_commands import create_cut, cut_manifest, delete_cut
+from stratalog.tier.work.cut_data import held_bytes
+from stratalog.tier.work.garbage_collection import GarbageOptions, collect
+from stratalog.tier.work.removal_commands import empty_trash
 from stratalog.wire.errors import Invalid
 
 MINE = Claimant(1, -1, b"m" * 16, 4)
@@ -161,6 +167,55 @@ def test_pages_with_their_objects_in_the_trash_come_back_one_by_one(memory_store
     assert not set(live) & {item.key for item in manifest.trash}
     assert not any(item.kind for item in manifest.trash)
     assert clean(memory_store)
+
+
+@pytest.fixture
+def cut_before_gone_pages(memory_store, log_bytes, monkeypatch):
+    """A cut that ends at 150 and whose copy of the manifest names pages behind that; they were merged since and have gone."""
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_MAX", 3)
+    monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_KEPT", 1)
+    monkeypatch.setattr("stratalog.tier.manifests.pages.FANOUT", 2)
+    for number in range(10):
+        write(memory_store, log_bytes, [number])
+    made = create_cut(memory_store, "noon", now_ms=50, end_of=lambda _store, _manifest: 150)
+    for number in range(10, 20):
+        write(memory_store, log_bytes, [number])
+    (member,) = [one for one in made.partitions if one.seq]
+    pages = cut_manifest(memory_store, made, member).pages
+    for now_ms in (100, 200, 300):
+        held = read_manifest(memory_store, log_bytes.partition).manifest.claimant
+        empty_trash(memory_store, EmptyTrash(log_bytes.partition, held, now_ms, 0, None))
+    there = {info.key for info in memory_store.list(log_bytes.partition.prefix)}
+    assert [page.key in there for page in pages] == [page.first < 150 for page in pages]
+    assert pages[-1].first >= 150
+    return made
+
+
+def test_a_cut_is_gone_back_to_although_pages_behind_its_end_have_gone(memory_store, cut_before_gone_pages):
+    """Its copy of the manifest names them; nothing below its end is in them."""
+    manifest = back(memory_store, cut_before_gone_pages)
+    assert [entry.base for entry in iter_entries(memory_store, manifest)] == [0, 100]
+    assert (manifest.log_start_offset, manifest.remote_end) == (0, 200)
+    assert clean(memory_store)
+
+
+def test_a_view_of_a_cut_is_read_although_pages_behind_its_end_have_gone(memory_store, cut_before_gone_pages):
+    """By a broker, by Spark and Python, and by a restore of the cut."""
+    cut = cut_before_gone_pages
+    (member,) = [one for one in cut.partitions if one.seq]
+    key = cut.manifest_key(member.partition)
+    view = read_bounded_view(memory_store, ReadBoundedView(member.partition, member.end_offset, None, key, member.sha256))
+    assert view.end_offset == 150
+    archive = next(one for one in archives_at_cut(memory_store, "orders@noon", "orders", "noon") if one.entries)
+    assert [entry.base for entry in archive.entries] == [0, 100]
+    manifest = cut_manifest(memory_store, cut, member)
+    assert held_bytes(memory_store, manifest, 150) == sum(entry.data_bytes for entry in archive.entries)
+
+
+def test_garbage_is_collected_although_pages_behind_the_end_of_a_cut_have_gone(memory_store, cut_before_gone_pages):
+    """The partition is judged as any other."""
+    (found,) = collect(memory_store, GarbageOptions(now_ms=2**62, grace_ms=0))
+    assert (found.problem, found.garbage) == ("", [])
 
 
 def test_a_partition_that_the_cut_knew_empty_is_empty_again(memory_store, cut, log_bytes):

@@ -40,6 +40,23 @@ def test_only_pages_that_are_needed_are_read(memory_store, paged):
         list(iter_entries(memory_store, manifest))
 
 
+def test_pages_behind_the_end_are_not_read(memory_store, paged):
+    """A cut that ended before them has held none of them in the bucket."""
+    manifest, entries = paged
+    memory_store.delete_many([manifest.pages[1].key])
+    for end in (0, 200, 250, 300):
+        assert list(iter_entries(memory_store, manifest, 0, end)) == [e for e in entries[2:3] if e.base < end]
+    with pytest.raises(NotFound):
+        list(iter_entries(memory_store, manifest, 0, 301))
+
+
+def test_inline_entries_behind_the_end_are_left_out(memory_store, paged):
+    """One that begins before it comes whole."""
+    manifest, entries = paged
+    assert list(iter_entries(memory_store, manifest, 600, 650)) == [entries[6]]
+    assert list(iter_entries(memory_store, manifest, 600, 701)) == entries[6:]
+
+
 def test_a_damaged_page_is_never_skipped(memory_store, paged):
     """It says which one it is."""
     manifest, _ = paged
