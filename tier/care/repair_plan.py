@@ -25,7 +25,7 @@ from stratalog.tier.documents.json import decompressed
 from stratalog.tier.documents.keys import HistoryKey, PageKey, PartitionId, SegmentKey, parse_key
 from stratalog.tier.manifests.anomaly import Anomaly, AnomalyKind
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
-from stratalog.tier.manifests.entry_chain import Chain, choose_chain, without_abandoned
+from stratalog.tier.manifests.entry_chain import Chain, choose_chain, joined_ranges, without_abandoned
 from stratalog.tier.manifests.json import NewerManifest, from_bytes, predecessor_hash
 from stratalog.tier.manifests.loose_manifest import LooseManifest, page_entries, read_loosely
 from stratalog.tier.manifests.manifest import Manifest
@@ -89,7 +89,7 @@ class RepairPlan(Struct, frozen=True):
 
     ``base`` is the manifest that the new one follows; ``chain.entries`` are the new one's entries, ``added`` those that
     no manifest named. ``lost`` are ranges ``[start, end)`` that readers have today, or had, and would not have
-    afterwards. ``pages`` are all that lie there, ``link`` is the copy that ``base`` is, if it is not
+    afterwards; where the manifest is lost, also those of objects behind a hole. ``pages`` are all that lie there, ``link`` is the copy that ``base`` is, if it is not
     the ``current`` manifest. ``pins`` are those of cuts that ``base`` lacks. ``shown`` is the highest claim that what
     is left speaks of, ``claim_seen`` what a manifest that cannot be read says of its claim. ``version`` and ``raw`` are what the store held.
     """
@@ -174,7 +174,8 @@ class _Planner:
         named = {entry.key for entry in evidence.entries}
         taken = {entry.uuid for entry in chain.entries}
         readable = [entry for entry in sound if entry.uuid not in taken and entry.end > base.log_start_offset]
-        lost = _uncovered(evidence, chain)
+        lost, behind = _uncovered(evidence, chain), () if evidence.current else chain.behind
+        lost += joined_ranges(behind)
         return RepairPlan(
             partition=base.partition,
             source=evidence.words,
@@ -188,7 +189,7 @@ class _Planner:
                 if entry.uuid not in taken and entry.key in listed and entry.end > base.log_start_offset
             ),
             lost=lost,
-            readable_lost=bool(lost) and any(_within(entry, lost) for entry in readable),
+            readable_lost=bool(behind) or any(_within(entry, lost) for entry in readable),
             pages=tuple(pages),
             link=evidence.link,
             pins=() if evidence.current else missing_pins(self._store, base),  # that reads every cut of the bucket

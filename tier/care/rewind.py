@@ -27,7 +27,7 @@ from stratalog.tier.manifests.manifest_store import change_manifest, check_size
 from stratalog.tier.manifests.named_keys import objects_of
 from stratalog.tier.manifests.parts import PAGE_KIND, Claimant, TrashEntry, totals_of
 from stratalog.tier.manifests.runs import RUN_KINDS
-from stratalog.tier.manifests.spill import spilling
+from stratalog.tier.manifests.spill import copying, spilling
 from stratalog.tier.stores.store import ObjectStore
 from stratalog.tier.work.cut_commands import cut_manifest
 from stratalog.wire.errors import Invalid
@@ -118,8 +118,10 @@ def _back(store: ObjectStore, manifest: Manifest, target: CutTarget, now_ms: int
 def rewind_partition(
     store: ObjectStore, target: CutTarget, claimant: Claimant, *, cluster_id: str, now_ms: int
 ) -> Manifest:
-    """Take a partition over and back to a cut, in one change; the manifest afterwards.
+    """Take a partition over and back to a cut, in one change; the manifest afterwards, which a second change has copied.
 
+    Without the copy a repair of a lost manifest would go by objects of the history that was left: a compaction there has taken
+    records out for the sake of others that are gone again.
     ``claimant`` has the raised incarnation; its leader epoch is raised to the manifest's. Raises `ManifestFenced` if
     another restore was there first, `Invalid`, `Retriable`, and what the store raises.
     """
@@ -132,7 +134,15 @@ def rewind_partition(
             return manifest
         return back if back.cluster_id else replace(back, cluster_id=cluster_id)
 
-    return change_manifest(store, target.partition, transition, spilling(store, 0)).manifest
+    ours = change_manifest(store, target.partition, transition, spilling(store, 0)).manifest.claimant
+
+    def copied(manifest: Manifest) -> Manifest:
+        history = manifest.history
+        if manifest.claimant != ours or (history is not None and history.seq >= manifest.shortened_seq):
+            return manifest
+        return successor(manifest, REWIND, now_ms)
+
+    return change_manifest(store, target.partition, copied, copying(store)).manifest
 
 
 def empty_added(store: ObjectStore, state: PartitionState, claimant: Claimant, *, cluster_id: str, now_ms: int) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
 from stratalog.wire.topic import Uuid
 
-__all__ = ["Chain", "choose_chain", "ends_of_epochs", "without_abandoned"]
+__all__ = ["Chain", "choose_chain", "ends_of_epochs", "joined_ranges", "without_abandoned"]
 
 
 class Chain(NamedTuple):
@@ -26,6 +26,27 @@ class Chain(NamedTuple):
     entries: tuple[Entry, ...] = ()
     left_out: tuple[Entry, ...] = ()
     gaps: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def behind(self) -> tuple[Entry, ...]:
+        """The entries that lie behind the chain, across a hole, by their bases.
+
+        DeleteRecords and a new beginning of tiering leave such holes, and uploads that were never committed as well:
+        objects do not tell these cases apart.
+        """
+        end = self.entries[-1].end if self.entries else 0
+        return tuple(sorted((entry for entry in self.left_out if entry.base >= end), key=lambda one: one.base))
+
+
+def joined_ranges(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:
+    """The ranges ``[start, end)`` of ``entries``, which come by their bases; neighbours are one."""
+    ranges: list[tuple[int, int]] = []
+    for entry in entries:
+        if ranges and entry.base <= ranges[-1][1]:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], entry.end))
+        else:
+            ranges.append((entry.base, entry.end))
+    return tuple(ranges)
 
 
 def ends_of_epochs(epochs: Iterable[LeaderEpoch]) -> dict[int, float]:

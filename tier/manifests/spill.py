@@ -35,7 +35,7 @@ from stratalog.tier.stores.store import AlreadyExists, NotFound, ObjectStore
 from stratalog.wire.errors import Corrupt
 from stratalog.wire.topic import uuid_text
 
-__all__ = ["iter_history", "spilling", "write_page"]
+__all__ = ["copying", "iter_history", "spilling", "write_page"]
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,15 @@ def spilling(store: ObjectStore, keep_count: int, kept: KeptHistory | None = Non
             return spilled
         copies = list(store.list(grown.partition.history_prefix))
         return trim_history(spilled, copies, kept, now_ms=spilled.commits[-1].at_ms)
+
+    return prepare
+
+
+def copying(store: ObjectStore) -> Preparation:
+    """For `change_manifest`: copies the manifest before, although no page is made."""
+
+    def prepare(stored: StoredManifest, grown: Manifest) -> Manifest:
+        return replace(grown, history=_write_history(store, stored))
 
     return prepare
 

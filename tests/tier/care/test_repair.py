@@ -340,8 +340,9 @@ def test_an_archive_that_a_repair_has_shortened_is_never_lost_for_one_who_was_aw
     assert view.remote_end < before.remote_end
 
 
-def test_a_copy_of_a_history_that_was_left_is_not_gone_back_to(memory_store, log_bytes, monkeypatch):
-    """The archive has gone back to a cut and on from there; then its manifest is lost, before a copy was made of it."""
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_a_copy_of_a_history_that_was_left_is_not_gone_back_to(memory_store, log_bytes, monkeypatch, has_copy):
+    """The archive has gone back to a cut and on from there; then its manifest is lost, and perhaps the copy made then, too."""
     monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_MAX", 4)
     monkeypatch.setattr("stratalog.tier.manifests.pages.INLINE_KEPT", 2)
     partition = log_bytes.partition
@@ -361,13 +362,16 @@ def test_a_copy_of_a_history_that_was_left_is_not_gone_back_to(memory_store, log
     change_manifest(memory_store, partition, lambda manifest: claim(manifest, leader, now_ms=91))
     write(range(2, 4), 7, leader)
     before = read_manifest(memory_store, partition).manifest
-    memory_store.delete_many([partition.manifest_key])
+    memory_store.delete_many([partition.manifest_key, *([] if has_copy else [before.history.key])])
     folder = next(iter_partitions(memory_store, next(iter_topics(memory_store))))
     with ThreadPoolExecutor(2) as readers:
         plan = plan_repair(memory_store, folder, "orders", VerifyOptions(2**62, 0), readers=readers)
     assert plan.source.startswith("the copy of manifest")
-    with pytest.raises(RepairRefused, match=r"\[400, 700\)"):
-        apply_repair(memory_store, plan, uuid=UUID, now_ms=99)
+    if has_copy:
+        assert plan.lost == ()
+    else:
+        with pytest.raises(RepairRefused, match=r"\[400, 700\)"):
+            apply_repair(memory_store, plan, uuid=UUID, now_ms=99)
     repaired = apply_repair(memory_store, plan, uuid=UUID, now_ms=99, accept_loss=True).manifest
     assert list(iter_entries(memory_store, repaired)) == list(iter_entries(memory_store, before))
     assert repaired.leader_epochs == before.leader_epochs
