@@ -376,9 +376,9 @@ class Follower:
         if outcome is None or not self.is_durable:
             return
         # Its leader answers DeleteRecords when every copy begins there, also after a crash. And a gap that the
-        # log directory does not have would be damage then, with what lies behind it.
+        # log directory does not have would be damage then, with what lies behind it. Without a row, a lost tail would be a gap.
         start, directory = self._log.start, self._partition.directory
-        if not self._log.gaps.is_kept:
+        if self._log.may_have_gaps and not self._log.gaps.is_in_row:
             directory.await_bounds(self._partition)
             return
         if not start.is_kept:

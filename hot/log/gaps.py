@@ -36,10 +36,9 @@ class LogGaps:
         """True if the log was cleaned: offsets may be missing, also if the topic is no longer compacted."""
 
     @property
-    def is_kept(self) -> bool:
-        """Whether a crash leaves the gaps that are here; a log that never had one has no row of them."""
-        is_in_row = self.below <= self.kept_below and self.border_below == self.kept_border_below
-        return is_in_row or not self.cleaned
+    def is_in_row(self) -> bool:
+        """Whether a crash leaves the gaps that are here, and takes nothing else for one. A log without gaps needs no row."""
+        return self.below <= self.kept_below and self.border_below == self.kept_border_below
 
     def row(self, may_have_gaps: bool) -> tuple[int, int] | tuple[None, None]:
         """For ``log-bounds``: below which offset there may be gaps, and below which also at the ends of segments."""

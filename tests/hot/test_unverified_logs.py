@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stratalog.hot import unverified_logs
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.hot.unverified_logs import read_unverified, write_unverified
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
@@ -147,3 +150,22 @@ def test_other_content_is_damage(tmp_path, files, data):
     damaged = []
     assert read_unverified(files, str(tmp_path), [WIDE], damaged) == {WIDE}
     assert damaged == ["unverified-logs"]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.one_of(st.none(), st.sets(st.integers(0, 2))), max_size=7))
+def test_a_log_is_believed_if_it_was_closed_since_the_last_kill(tmp_path_factory, runs):
+    """Each run opens some of the logs and stops in order, or is killed."""
+    root, files = str(tmp_path_factory.mktemp("runs")), RealFilesystem()
+    names, closed = [TopicPartition("wide", number) for number in range(3)], {0, 1, 2}
+    directory = LogDirectory.load(root, files)
+    directory.close({names[number]: open_log(directory, number) for number in closed}, broker_epoch=1)
+    for opened in [*runs, None]:
+        directory = LogDirectory.load(root, files)
+        believed = {name.partition for name in names if directory.clean and name not in directory.unverified}
+        assert believed == closed
+        if opened is None:
+            closed = set()
+        else:
+            directory.close({names[number]: open_log(directory, number) for number in opened}, broker_epoch=1)
+            closed |= opened

@@ -1,6 +1,6 @@
 """A gap that ends above the leader's mark, where no cleaner comes: perhaps the offset of a batch is damaged there."""
 
-from tests.broker.replicas.test_follower import batch, bench, data, heard  # noqa: F401 - fixtures
+from tests.broker.replicas.test_follower import batch, bench, data, following, heard  # noqa: F401 - fixtures
 
 
 def test_a_gap_above_the_leaders_mark_is_refused_once(bench, heard, caplog):  # noqa: F811
@@ -30,3 +30,26 @@ def test_a_gap_below_the_leaders_mark_is_taken_without_doubt(bench, heard):  # n
     bench.disk.keep_bounds()
     assert [one[:2] for one in heard.told] == [("taken", 0)]
     assert bench.partition.log.gaps.below == 9
+
+
+def test_a_copy_of_a_compacted_topic_has_its_row_before_it_begins(tmp_path, heard):  # noqa: F811
+    """Without one a start does not know where gaps may be, and takes a tail that a power cut took at a roll for one."""
+    bench = following(str(tmp_path / "t-0"), cleanup_policy=frozenset({"compact"}))  # noqa: F811
+    bench.partition.follower.settle(heard)
+    bench.disk.flush()
+    assert heard.told == []
+    bench.disk.keep_bounds()
+    assert [one[:2] for one in heard.told] == [("taken", 0)]
+    bench.partition.follower.take(data(batch(0, 2), high_watermark=9), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert [one[:2] for one in heard.told] == [("taken", 0), ("taken", 2)]
+
+
+def test_a_copy_that_never_had_a_gap_waits_for_no_row(bench, heard):  # noqa: F811
+    """Its cleaner had allowed gaps and left none; the topic is compacted no longer, and its row says nothing of gaps."""
+    bench.partition.log.gaps.below = 30
+    bench.partition.log.gaps.kept(None, None)
+    bench.partition.follower.settle(heard)
+    bench.disk.flush()
+    assert [one[:2] for one in heard.told] == [("taken", 0)]

@@ -31,47 +31,46 @@ def batch(base, count=2, *, has_hole=False) -> bytes:
 def test_a_gap_is_kept_once_the_directory_has_it():
     """A row that was drawn up before the log was cut, or before the gap, counts for no more than it says."""
     gaps = LogGaps(10)
-    assert gaps.is_kept
+    assert gaps.is_in_row
     gaps.expect(30)
-    assert (gaps.is_kept, gaps.cleaned) == (False, True)
+    assert (gaps.is_in_row, gaps.cleaned) == (False, True)
     gaps.kept(20, 10)
-    assert not gaps.is_kept
+    assert not gaps.is_in_row
     gaps.kept(30, 10)
-    assert gaps.is_kept
+    assert gaps.is_in_row
     gaps.cut(15)
-    assert gaps.is_kept
+    assert gaps.is_in_row
     gaps.expect(25)
-    assert not gaps.is_kept, "the row of the cut may be under way"
+    assert not gaps.is_in_row, "the row of the cut may be under way"
     gaps.kept(None, None)
-    assert not gaps.is_kept
+    assert not gaps.is_in_row
 
 
 def test_a_row_that_allows_more_at_the_ends_of_segments_is_to_be_replaced():
     """A tail that is lost above the end of a log that was cut would pass for a gap; so would one above an earlier version's row."""
     gaps = LogGaps(30, 30, 100)
     gaps.expect(30)
-    assert (gaps.is_kept, gaps.are_kept_at_borders(30)) == (False, True)
+    assert (gaps.is_in_row, gaps.are_kept_at_borders(30)) == (False, True)
     gaps.kept(*gaps.row(may_have_gaps=True))
-    assert gaps.is_kept
+    assert gaps.is_in_row
     gaps.cut(20)
-    assert (gaps.is_kept, gaps.are_kept_at_borders(25)) == (False, False)
+    assert (gaps.is_in_row, gaps.are_kept_at_borders(25)) == (False, False)
     gaps.kept(20, 20)
-    assert gaps.is_kept
+    assert gaps.is_in_row
     gaps.expect(50)
     gaps.kept(50, 20)
-    assert (gaps.is_kept, gaps.are_kept_at_borders(21)) == (True, False)
+    assert (gaps.is_in_row, gaps.are_kept_at_borders(21)) == (True, False)
     gaps.expect_at_borders(40)
-    assert (gaps.is_kept, gaps.row(may_have_gaps=True)) == (False, (50, 40))
+    assert (gaps.is_in_row, gaps.row(may_have_gaps=True)) == (False, (50, 40))
 
 
-def test_a_log_that_never_had_a_gap_waits_for_no_row():
-    """Its cleaner had allowed gaps and left none; the topic is compacted no longer, and its row says nothing of gaps."""
+def test_a_gap_that_no_row_allows_is_found():
+    """The cleaner had allowed gaps and left none; the topic is compacted no longer, and its row says nothing of gaps."""
     gaps = LogGaps(30)
     gaps.kept(None, None)
-    assert gaps.is_kept
     assert gaps.first_unkept(memoryview(batch(20)), 5) == (0, 20)
     gaps.expect(20)
-    assert not gaps.is_kept
+    assert not gaps.is_in_row
 
 
 @given(
@@ -241,9 +240,9 @@ def test_a_gap_larger_than_a_segment_is_no_lost_tail(tmp_path, files):
             assert log.append_as_follower(memoryview(batch(base)), leader_epoch=1, now_ms=1)
     assert synced == [len(batch(0))]
     log.write_queued()
-    assert not log.gaps.is_kept
+    assert not log.gaps.is_in_row
     directory.write_bounds({NAME: log})
-    assert log.gaps.is_kept
+    assert log.gaps.is_in_row
     log.abandon()
     again = LogDirectory.load(root, files).open_log(NAME, b"i" * 16, COMPACTED, now_ms=1, leader_epoch_max=1)
     assert (again.log_end_offset, again.recovery.damaged_offset) == (far + 2, None)
@@ -259,11 +258,11 @@ def test_a_copy_that_is_cut_into_a_gap_keeps_it(tmp_path, files):
         assert log.append_as_follower(memoryview(batch(base)), leader_epoch=1, now_ms=1)
     log.write_queued()
     log.truncate_to(10)
-    assert not log.gaps.is_kept
+    assert not log.gaps.is_in_row
     directory.write_bounds({NAME: log})
     assert log.append_as_follower(memoryview(batch(10)), leader_epoch=1, now_ms=1)
     log.write_queued()
-    assert (log.gaps.is_kept, log.first_base_offset, log.active_base_offset) == (True, 0, 10)
+    assert (log.gaps.is_in_row, log.first_base_offset, log.active_base_offset) == (True, 0, 10)
     log.abandon()
     again = LogDirectory.load(root, files).open_log(NAME, b"i" * 16, COMPACTED, now_ms=1, leader_epoch_max=1)
     assert (again.log_end_offset, again.recovery.damaged_offset) == (12, None)
