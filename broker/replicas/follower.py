@@ -235,14 +235,12 @@ class Follower:
                     return data
             elif data.records:
                 self.leader_high_watermark = data.high_watermark
+                if data.log_start_offset == self._log.log_end_offset:  # a batch may hold it, where this log is a fork
+                    self._raise_log_start(data.log_start_offset)
                 rest = self._append(memoryview(data.records))  # type: ignore[arg-type]  # received records are one buffer
         except KafkaError as error:
-            log.error(
-                "%s: what its leader, broker %d, sent cannot be appended: %s",
-                self.topic_partition,
-                self.leader_id,
-                error,
-            )
+            text = "%s: what its leader, broker %d, sent cannot be appended: %s"
+            log.error(text, self.topic_partition, self.leader_id, error)
             self._refuse()
             return None
         except OSError as error:

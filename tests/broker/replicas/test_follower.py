@@ -276,6 +276,19 @@ def test_a_copy_begins_with_the_batch_that_holds_the_log_start(tmp_path, heard, 
     assert heard.told[2][:2] == ("refused", 12)
 
 
+def test_a_log_that_ends_at_its_leaders_log_start_goes_on_with_the_batch_there(tmp_path, heard):
+    """Its last record is of a fork: the leader's batch begins before. All that this log has is deleted there."""
+    bench = Bench(str(tmp_path / "t-0"))
+    leading(bench, 6)
+    role = bench.partition.follow(LEADER, 6)
+    role.take(data(batch(5, 3, epoch=6), high_watermark=8, log_start=6), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    bench.disk.keep_bounds()
+    assert heard.told == [("taken", 8, 6, 6)]
+    assert bench.partition.log.leader_epochs.entries == ((6, 5),)
+
+
 def test_a_new_leader_counts_what_it_has_written_where_that_is_enough(tmp_path):
     """In page-cache mode a follower told the leader its written end; as leader it has no less."""
     bench = following(str(tmp_path / "t-0"), flush_messages=LONG_MAX)
