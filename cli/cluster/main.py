@@ -228,7 +228,7 @@ def _write(
     counts: tuple[int, int | None],
 ) -> None:
     click.echo(f"cluster {cluster.cluster_id}  controller {quorum.leader_id}  epoch {quorum.leader_epoch}")
-    write_rows([row | {"roles": row["roles"] or None} for row in rows], COLUMNS, as_json=False)
+    write_rows([{**row, "roles": row["roles"] or None} for row in rows], COLUMNS, as_json=False)
     short, moving = counts
     click.echo(
         f"partitions without a leader: {len(leaderless)}  under-replicated: {short}  "

@@ -59,7 +59,9 @@ def test_a_command_without_a_controller_says_so(scripted, client, told) -> None:
 
 
 @pytest.mark.parametrize(("leader", "is_over"), [(-1, True), (1, False)])
-def test_a_broker_that_gives_up_before_its_client_is_asked_for_the_controller(scripted, client, leader, is_over) -> None:
+def test_a_broker_that_gives_up_before_its_client_is_asked_for_the_controller(
+    scripted, client, leader, is_over
+) -> None:
     """It waits for twenty seconds, a client for thirty. A controller that is there may have refused for the time itself."""
     late = CreatableTopicResult(name="orders", error_code=ErrorCode.REQUEST_TIMED_OUT, error_message="late")
     scripted.answers |= {

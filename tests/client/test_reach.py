@@ -136,7 +136,9 @@ def test_a_leader_that_does_not_know_the_end_is_not_waited_for_long(cluster, cli
     found = reached_partitions(client, [orders(0), orders(1)])
     assert found.partitions == [orders(0)]
     (sentence,) = away_sentences(found.away)
-    assert sentence.startswith("orders-1: the leader does not know yet what is committed, because fewer than min.insync")
+    assert sentence.startswith(
+        "orders-1: the leader does not know yet what is committed, because fewer than min.insync"
+    )
 
 
 def test_a_leader_that_comes_to_know_the_end_is_used(cluster, client, monkeypatch) -> None:
