@@ -1,4 +1,4 @@
-"""The faults of a cluster, a sentence each: nodes, partitions without a leader, replicas that are not in sync and why.
+"""The faults of a cluster, a sentence each: nodes, partitions without a leader, full disks, replicas that are not in sync and why.
 
 Pure, and bounded: of many partitions the first ones are named and the others counted.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from stratalog.cli.output import bytes_text
+from stratalog.client.full_disks import FullDisk
 from stratalog.client.out_of_sync import OutOfSync, Why
 from stratalog.client.quorum import Quorum
 
-__all__ = ["NAMED_MAX", "SILENT_FROM_MS", "leader_faults", "node_faults", "replica_faults"]
+__all__ = ["NAMED_MAX", "SILENT_FROM_MS", "disk_faults", "leader_faults", "node_faults", "replica_faults"]
 
 SILENT_FROM_MS: Final = 10_000
 """A voter fetches every half second; one that has not for this long is away, or cannot reach the leader."""
@@ -60,6 +62,16 @@ def leader_faults(leaderless: Sequence[str]) -> list[str]:
         return []
     count = "1 partition has" if len(leaderless) == 1 else f"{len(leaderless)} partitions have"
     return [f"{count} no leader, because no broker that has its records is active: {_named(leaderless)}."]
+
+
+def disk_faults(found: Sequence[FullDisk]) -> list[str]:
+    """A sentence for each log directory whose disk is full; of many the first ones."""
+    sentences = [
+        f"The disk of {one.directory} on broker {one.broker} is full, with {bytes_text(one.usable_bytes)} left: records that find no "
+        "room there are refused. Make room, or lower retention; the broker goes on without a restart."
+        for one in found[:NAMED_MAX]
+    ]
+    return sentences if len(found) <= NAMED_MAX else [*sentences, f"{len(found) - NAMED_MAX} more disks are full."]
 
 
 def replica_faults(found: Sequence[OutOfSync]) -> list[str]:

@@ -9,12 +9,20 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from stratalog.cli.cluster.faults import NAMED_MAX, SILENT_FROM_MS, leader_faults, node_faults, replica_faults
+from stratalog.cli.cluster.faults import (
+    NAMED_MAX,
+    SILENT_FROM_MS,
+    disk_faults,
+    leader_faults,
+    node_faults,
+    replica_faults,
+)
 from stratalog.cli.command import LazyGroup, LazyPath, broker_options
 from stratalog.cli.output import ExitCode, json_option, note, reports_errors, write_json, write_rows
 from stratalog.client.client import BrokerTimeout, Client, Topic
 from stratalog.client.cluster import Cluster, FeatureLevels, describe_cluster, describe_features
 from stratalog.client.commands import NO_CONTROLLER_CODES
+from stratalog.client.full_disks import full_disks
 from stratalog.client.out_of_sync import ClusterState, OutOfSync, copies_to_ask, out_of_sync
 from stratalog.client.quorum import Quorum, QuorumAdmin
 from stratalog.client.reassignments import list_reassignments
@@ -74,7 +82,8 @@ def cluster(context: click.Context, *, as_json: bool, bootstrap: str, timeout_se
     leader, voter or observer; LAG counts the offsets of the metadata log that a node does not have yet.
 
     Replicas that are not in sync are named with their broker and the reason: it is fenced, the log directory is offline,
-    the copy is so many records behind. Replicas that a reassignment adds are counted apart.
+    the copy is so many records behind. Replicas that a reassignment adds are counted apart. A full disk is named, too: its broker
+    refuses records.
 
     Exit code 0: healthy; 4: not healthy, and stderr says what is wrong, a sentence each.
     """
@@ -91,12 +100,13 @@ def _show(bootstrap: str, timeout_seconds: float, *, as_json: bool) -> None:
         quorum, features = _quorum(client), describe_features(client)
         state = _state(client, brokers, topics, quorum)
         ends = ends_of_copies(client, copies_to_ask(state, LISTED_MAX))
+        full = full_disks(client, [one.node_id for one in brokers.brokers if not one.is_fenced])
     leaderless = [f"{one.name}-{part.partition}" for one in topics for part in one.partitions if part.leader < 0]
     short = state.short()
     moving = len(state.reassignments) if quorum.leader_id >= 0 else None
     late = out_of_sync(state, ends)
     rows = _rows(brokers, quorum, topics)
-    faults = [*node_faults(rows, quorum), *leader_faults(leaderless), *replica_faults(late)]
+    faults = [*node_faults(rows, quorum), *leader_faults(leaderless), *disk_faults(full), *replica_faults(late)]
     if as_json:
         write_json(
             _document(brokers, quorum, rows, leaderless, features)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stratalog.cli.cluster.faults import NAMED_MAX, node_faults, replica_faults
+from stratalog.cli.cluster.faults import NAMED_MAX, disk_faults, node_faults, replica_faults
+from stratalog.client.full_disks import FullDisk
 from stratalog.client.out_of_sync import OutOfSync, Why
 from stratalog.client.quorum import Quorum
 from stratalog.client.replica_ends import Copy
@@ -13,6 +14,15 @@ QUORUM = Quorum(leader_id=1, leader_epoch=4, high_watermark=9, voters=(), observ
 
 def late(number, broker, why, behind=None, said=""):
     return OutOfSync(Copy(broker, TopicPartition("orders", number)), why, behind, said)
+
+
+def test_full_disks_are_named_up_to_a_bound():
+    """With what is left, and what it means."""
+    (sentence,) = disk_faults([FullDisk(2, "/data", 4096)])
+    assert sentence.startswith("The disk of /data on broker 2 is full, with 4.0 KiB left: records that find no room")
+    many = disk_faults([FullDisk(one, "/data", 0) for one in range(NAMED_MAX + 3)])
+    assert (len(many), many[-1]) == (NAMED_MAX + 1, "3 more disks are full.")
+    assert disk_faults([]) == []
 
 
 def test_replicas_are_grouped_by_broker_and_reason():
