@@ -235,9 +235,7 @@ class Follower:
                     return data
             elif data.records:
                 self.leader_high_watermark = data.high_watermark
-                if data.log_start_offset == self._log.log_end_offset:  # a batch may hold it, where this log is a fork
-                    self._raise_log_start(data.log_start_offset)
-                rest = self._append(memoryview(data.records))  # type: ignore[arg-type]  # received records are one buffer
+                rest = self._append(memoryview(data.records), data.log_start_offset)  # type: ignore[arg-type]  # received records are one buffer
         except KafkaError as error:
             text = "%s: what its leader, broker %d, sent cannot be appended: %s"
             log.error(text, self.topic_partition, self.leader_id, error)
@@ -264,8 +262,10 @@ class Follower:
             self._partition.directory.sync(self._partition)
         return None
 
-    def _append(self, records: memoryview) -> memoryview | None:
+    def _append(self, records: memoryview, leaders_start: int) -> memoryview | None:
         """Append as many batches as a turn takes; the rest, None if there is none, or it is not to be taken."""
+        if leaders_start == self._log.log_end_offset:  # a batch may hold it, where this log is a fork
+            self._raise_log_start(leaders_start)
         self._begin_within(records)
         taken_bytes = _bytes_of_a_turn(records)
         records, rest = records[:taken_bytes], records[taken_bytes:]
