@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from stratalog.tier.documents.json import DOCUMENT_BYTES_MAX
 from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests import manifest_store
 from stratalog.tier.manifests.json import predecessor_hash, to_bytes
 from stratalog.tier.manifests.manifest import (
     LOG_START,
@@ -196,8 +198,11 @@ def test_a_remembered_manifest_that_came_damaged_is_read_again(memory_store, log
     assert change_manifest(store, log_bytes.partition, claiming(TWO)).manifest.claimant == TWO
 
 
-def test_no_manifest_is_stored_that_no_reader_would_take(memory_store, log_bytes):
+def test_no_manifest_is_stored_that_no_reader_would_take(memory_store, log_bytes, monkeypatch):
     """Its archive would be lost at once. Room is left for retention, and more for what empties the trash."""
+    assert manifest_store._BYTES_MAX <= DOCUMENT_BYTES_MAX
+    for limit in ("_BYTES_MAX", "_BYTES_MAX_OF_NEED", "_BYTES_MAX_OF_GROWTH"):  # a tenth of the limits, of the work too
+        monkeypatch.setattr(manifest_store, limit, getattr(manifest_store, limit) // 10)
     partition = log_bytes.partition
     change_manifest(memory_store, partition, claiming(ONE))
 
@@ -206,11 +211,11 @@ def test_no_manifest_is_stored_that_no_reader_would_take(memory_store, log_bytes
         items = tuple(TrashEntry(key, 10**8, 1, number, "compact", 10**12) for number in range(count))
         return lambda manifest: successor(replace(manifest, trash=items), kind, 5)
 
-    with pytest.raises(ManifestFull, match=r"100000 objects wait in its trash.*stratalog cut list"):
-        change_manifest(memory_store, partition, trash(100_000))
+    with pytest.raises(ManifestFull, match=r"10000 objects wait in its trash.*stratalog cut list"):
+        change_manifest(memory_store, partition, trash(10_000))
     assert read_manifest(memory_store, partition).manifest.trash == ()
-    change_manifest(memory_store, partition, trash(70_000))
-    for count, kind in ((85_000, LOG_START), (93_000, "empty trash")):
+    change_manifest(memory_store, partition, trash(7_000))
+    for count, kind in ((8_500, LOG_START), (9_300, "empty trash")):
         with pytest.raises(ManifestFull):
             change_manifest(memory_store, partition, trash(count))
         change_manifest(memory_store, partition, trash(count, kind))
