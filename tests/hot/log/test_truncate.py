@@ -393,3 +393,24 @@ def test_a_segment_that_left_while_it_was_read_ends_the_step_and_the_next_one_be
         pass
     log.truncate_to(cut)
     assert (log.log_end_offset, log.producer_state.entries[7].last_sequence) == (11, 10)
+
+
+def test_producers_that_were_read_before_another_cut_are_read_again(bench, monkeypatch):
+    """The batches below the offset are others by then, in the same segment; the producers were forgotten meanwhile."""
+    monkeypatch.setattr(replaying, "BATCHES_PER_STEP", 1)
+    log = bench.open()
+    for number in range(10):
+        bench.append(log, 1, producer_id=7, producer_epoch=0, base_sequence=number)
+    log.sync()
+    while log.next_cut(8) is None:
+        pass
+    log.producer_state.remove_expired(10**15, 1)
+    log.truncate_to(3)
+    for number in range(7):
+        bench.append(log, 1, producer_id=9, producer_epoch=0, base_sequence=number)
+    log.sync()
+    assert in_steps(log, 8)[-1] == 8
+    assert {one.producer_id: one.last_sequence for one in log.producer_state.entries.values()} == {
+        7: 2,
+        9: 4,
+    }  # as the log has them
