@@ -26,7 +26,7 @@ def test_a_time_without_a_leader_is_said_when_it_lasts_and_then_each_minute():
     assert len(found.look(NOBODY, VOTERS, PATIENCE_SECONDS + AGAIN_SECONDS)) == 1
 
 
-def test_a_voter_that_has_moved_without_its_quorum_is_told_how_to_move():
+def test_a_voter_that_has_moved_without_its_quorum_says_how_to_move():
     """Where all voters move at once, each asks the others where none of them is any more, and none is ever elected."""
     (sentence,) = obstacles(address=("a", 9)).look(NOBODY, VOTERS, PATIENCE_SECONDS)
     assert "Voters: 1 (a:1), 2 (b:2)" in sentence

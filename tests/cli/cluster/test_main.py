@@ -54,7 +54,7 @@ class Told:
         self.replicas = {}
         self.quorum_code = 0
         self.former = []
-        """What fetched the metadata log before, and is remembered."""
+        """Observers that fetched the metadata log before, and are remembered."""
         self.lists_moves = False
         """Whether a broker serves the list of moves, and finds no controller to ask."""
 
@@ -225,7 +225,7 @@ def test_without_an_active_controller_no_broker_is_asked_for_moves(told) -> None
     assert json.loads(told("--json")[1])["reassigning_partitions"] is None
 
 
-def test_what_fetched_before_and_does_not_any_more_is_no_fault(told) -> None:
+def test_an_observer_that_fetches_no_more_is_no_fault(told) -> None:
     """The leader remembers it for minutes: a broker that was unregistered, and one whose disk was replaced, with its old directory."""
     told.former = [
         ReplicaState(replica_id=one, log_end_offset=9, last_fetch_timestamp=1000, last_caught_up_timestamp=1000)
