@@ -21,11 +21,12 @@ from stratalog.tier.care.takeover import raise_incarnation
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
+from stratalog.tier.manifests.jobs import QUARANTINE_KIND
 from stratalog.tier.manifests.json import to_bytes
 from stratalog.tier.manifests.manifest import REWIND, Manifest, successor
 from stratalog.tier.manifests.manifest_store import change_manifest, check_size
 from stratalog.tier.manifests.named_keys import objects_of
-from stratalog.tier.manifests.parts import PAGE_KIND, Claimant, TrashEntry, totals_of
+from stratalog.tier.manifests.parts import PAGE_KIND, Claimant, Job, TrashEntry, totals_of
 from stratalog.tier.manifests.runs import RUN_KINDS
 from stratalog.tier.manifests.spill import copying, spilling
 from stratalog.tier.stores.store import ObjectStore
@@ -92,8 +93,7 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
             pages=(),
             entries=target.entries,
             trash=tuple(item for item in manifest.trash if item.key not in wanted),
-            # A run knows records that are gone now: for their sake it would take others out of the cut.
-            jobs=tuple(job for job in manifest.jobs if job.kind not in RUN_KINDS),
+            jobs=_jobs_left(manifest.jobs, target.entries),
             archive_clean_offset=0,  # older objects come back; what a compaction said holds for its own
             deleted_ms=-1,
         ),
@@ -102,6 +102,22 @@ def rewound(manifest: Manifest, target: CutTarget, live: Sequence[Entry], *, now
     )
     trash = (*changed.trash, *leaving)
     return replace(changed, trash=trash, rewritten_seq=changed.seq, shortened_seq=changed.seq)
+
+
+def _jobs_left(jobs: Sequence[Job], live: Sequence[Entry]) -> tuple[Job, ...]:
+    """The jobs that go on. Objects that a repair had left out, and that are live again, are under quarantine no more.
+
+    A run knows records that are gone now: for their sake it would take others out of the cut.
+    """
+    uuids = {entry.uuid for entry in live}
+    left: list[Job] = []
+    for job in jobs:
+        if job.kind == QUARANTINE_KIND:
+            inputs = tuple(one for one in job.inputs if one not in uuids)
+            left += [replace(job, inputs=inputs)] if inputs else []  # one without inputs would hold everything
+        elif job.kind not in RUN_KINDS:
+            left.append(job)
+    return tuple(left)
 
 
 def check_rewind(store: ObjectStore, manifest: Manifest, target: CutTarget, *, now_ms: int) -> None:

@@ -13,7 +13,7 @@ from stratalog.tier.care.rewind import check_rewind, empty_added, read_cut_targe
 from stratalog.tier.care.verify import verify_bucket
 from stratalog.tier.care.verify_partition import VerifyOptions
 from stratalog.tier.manifests.entries import iter_entries
-from stratalog.tier.manifests.jobs import JobRefused
+from stratalog.tier.manifests.jobs import MERGE_KIND, QUARANTINE_KIND, JobRefused
 from stratalog.tier.manifests.manifest import ManifestFenced, claim, set_log_start
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.manifests.parts import Claimant, Job
@@ -100,6 +100,21 @@ def test_a_run_ends_where_its_archive_goes_back(memory_store, cut, log_bytes):
     swap = partial(swap_part, run_uuid=run.uuid, now_ms=95)
     with pytest.raises(JobRefused):
         change_manifest(memory_store, partition, lambda m: swapped_in(memory_store, m, [kept], output, swap))
+
+
+def test_objects_that_a_repair_left_out_are_under_quarantine_no_more_where_they_are_live_again(
+    memory_store, cut, log_bytes
+):
+    """Otherwise no job could ever rewrite it: nothing could be erased from it. The rest stays protected."""
+    partition = log_bytes.partition
+    live = [entry.uuid for entry in iter_entries(memory_store, read_manifest(memory_store, partition).manifest)]
+    some = Job(b"q" * 16, QUARANTINE_KIND, 60, 2**62, (live[0], b"x" * 16))
+    all_ = Job(b"p" * 16, QUARANTINE_KIND, 60, 2**62, (live[1],))
+    merge = Job(b"m" * 16, MERGE_KIND, 60, 2**62, (live[2],))
+    change_manifest(
+        memory_store, partition, lambda manifest: replace(manifest, seq=manifest.seq + 1, jobs=(some, all_, merge))
+    )
+    assert back(memory_store, cut).jobs == (replace(some, inputs=(b"x" * 16,)), merge)
 
 
 def test_it_is_repeated_without_effect(memory_store, cut):
