@@ -23,7 +23,7 @@ from stratalog.tier.manifests.entries import iter_entries
 from stratalog.tier.manifests.entry import Entry, LeaderEpoch
 from stratalog.tier.manifests.jobs import QUARANTINE_KIND
 from stratalog.tier.manifests.json import to_bytes
-from stratalog.tier.manifests.manifest import REWIND, Manifest, successor
+from stratalog.tier.manifests.manifest import COPY, REWIND, Manifest, successor
 from stratalog.tier.manifests.manifest_store import change_manifest, check_size
 from stratalog.tier.manifests.named_keys import objects_of
 from stratalog.tier.manifests.parts import PAGE_KIND, Claimant, Job, TrashEntry, totals_of
@@ -156,7 +156,7 @@ def rewind_partition(
         history = manifest.history
         if manifest.claimant != ours or (history is not None and history.seq >= manifest.shortened_seq):
             return manifest
-        return successor(manifest, REWIND, now_ms)
+        return successor(manifest, COPY, now_ms)
 
     return change_manifest(store, target.partition, copied, copying(store)).manifest
 

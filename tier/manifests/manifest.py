@@ -37,6 +37,7 @@ from stratalog.wire.errors import Corrupt, Fenced, Invalid
 
 __all__ = [
     "COMMITS_KEPT",
+    "COPY",
     "ENTRIES_MAX",
     "LOG_START",
     "NOBODY",
@@ -78,6 +79,8 @@ REPAIR: Final = "repair"
 """The kind of change by which an archive may end earlier than before."""
 REWIND: Final = "rewind"
 """The kind of change by which an archive goes back to a cut."""
+COPY: Final = "copy"
+"""The kind of change that does nothing but name a copy of the manifest before it."""
 COMMITS_KEPT: Final = 32
 """The latest changes that the manifest remembers."""
 

@@ -13,7 +13,7 @@ import stratalog
 from stratalog.tier.documents.json import DOCUMENT_BYTES_MAX
 from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests.json import from_bytes, predecessor_hash, to_bytes
-from stratalog.tier.manifests.manifest import LOG_START, REPAIR, REWIND, Manifest, ManifestFull
+from stratalog.tier.manifests.manifest import COPY, LOG_START, REPAIR, REWIND, Manifest, ManifestFull
 from stratalog.tier.manifests.runs import RUN_KINDS
 from stratalog.tier.stores.checked_read import get_checked
 from stratalog.tier.stores.remembering_store import recall
@@ -43,7 +43,7 @@ _RELIEF: Final = frozenset(
     }
 )
 """Kinds of changes that add nothing that lasts, or take away."""
-_NEED: Final = frozenset({LOG_START, REPAIR, REWIND})
+_NEED: Final = frozenset({COPY, LOG_START, REPAIR, REWIND})
 """Retention, and what a cluster needs before it can empty the trash of an archive that is damaged, or is restored."""
 
 Transition: TypeAlias = Callable[[Manifest], Manifest]

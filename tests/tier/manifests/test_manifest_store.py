@@ -8,6 +8,7 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.tier.manifests import manifest_store
 from stratalog.tier.manifests.json import predecessor_hash, to_bytes
 from stratalog.tier.manifests.manifest import (
+    COPY,
     LOG_START,
     REPAIR,
     REWIND,
@@ -223,7 +224,7 @@ def test_no_manifest_is_stored_that_no_reader_would_take(memory_store, log_bytes
     assert change_manifest(memory_store, partition, claiming(TWO)).manifest.claimant == TWO
 
 
-@pytest.mark.parametrize("kind", [REPAIR, REWIND])
+@pytest.mark.parametrize("kind", [COPY, REPAIR, REWIND])
 def test_a_manifest_that_is_nearly_full_may_be_repaired_and_taken_back(memory_store, log_bytes, kind):
     """It would stay damaged: no broker empties the trash of an archive that cannot be read, or has no cluster."""
     key = log_bytes.partition.segment_key(0, 1, 1, bytes(16))
