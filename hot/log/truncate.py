@@ -67,8 +67,9 @@ def _truncate(parts: LogParts, offset: int) -> None:
     segment = segments[segments.floor(offset)]
     border = _border(segment, offset)
     if border < max(segments[0].base_offset, start.offset):
-        begin = _begin_after(parts, offset, border)
-        producers = (_known_producers(parts, begin) or parts.snapshots.state_at(begin)).to_bytes()
+        begin = offset if offset < start.offset else max(border, start.offset)
+        # As they stood before the batch in which the log is to begin: it goes as well, and a retry of it is no duplicate.
+        producers = (_known_producers(parts, border) or parts.snapshots.state_at(border)).to_bytes()
         restart(parts, begin, parts.epochs.until(begin), producers, log_start_offset=min(begin, start.offset))
         return
     batches_end = _batches_end(segment, border)
@@ -86,19 +87,14 @@ def _border(segment: Segment, offset: int) -> int:
     return offset if located is None else min(offset, located[1].base_offset)
 
 
-def _begin_after(parts: LogParts, offset: int, border: int) -> int:
-    """Where a log goes on that has nothing below ``border``."""
-    return offset if offset < parts.start.offset else max(border, parts.start.offset)
-
-
 def _end_after(parts: LogParts, offset: int) -> int:
-    """Where the last batch ends after a cut at ``offset``, or the log begins anew."""
+    """Where the last batch ends after a cut at ``offset``; all that stay, where the log begins anew."""
     segments = parts.segments
     offset = _before_missing(segments, offset)
     segment = segments[segments.floor(offset)]
     border = _border(segment, offset)
     if border < max(segments[0].base_offset, parts.start.offset):
-        return _begin_after(parts, offset, border)
+        return border
     return min(border, segment.next_offset)
 
 
