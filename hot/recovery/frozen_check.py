@@ -51,24 +51,27 @@ def lost_logs(request: OpenRequest, entries: Collection[Entry]) -> list[int]:
 
     It was there at the orderly stop that has just been; or its ``.index`` is there, without a ``.log`` of any name:
     whatever removes a segment renames its ``.log`` first, and removes that only after its ``.index`` has left durably.
-    Where no ``.log`` is left the last one counts, if something of it was flushed: a log always has one.
+    Where no segment is left the last one counts of which something was flushed: a log always has one. A ``.log`` that was
+    renamed is none.
     """
     logs: set[int] = set()
     expected: set[int] = set()
+    has_segment = False
     for entry in entries:
         match = NAMED.match(entry.name)
         if match is None:
             continue
         if entry.name.startswith(match[1] + _LOG):
             logs.add(int(match[1]))
+            has_segment |= entry.name == match[1] + _LOG
         elif entry.name == match[1] + _INDEX:
             expected.add(int(match[1]))
     if request.clean and request.summary is not None and request.summary.topic_id == request.topic_id:
         expected |= {int(name[: -len(_LOG)]) for name in request.summary.files if name.endswith(_LOG)}
     if any(entry.name.endswith((SWAP, CLEANED)) for entry in entries):
         return []  # a swap is completed first, and the segments before tell where one is missing
-    if not logs:
-        return [base for base in sorted(expected)[-1:] if base < request.recovery_point]
+    if not has_segment:
+        return sorted(base for base in expected - logs if base < request.recovery_point)[-1:]
     last = max(logs)
     return sorted(base for base in expected - logs if base < last)
 

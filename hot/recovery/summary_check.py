@@ -240,7 +240,10 @@ def known_part(request: OpenRequest, segment: Segment) -> KnownPart | None:
     before = summary.files.get(segment.path().rpartition("/")[2])
     if before is None or not before.size_bytes or not _still_there(request, summary.files, summary.end_offset):
         return None
-    now = request.files.status(segment.path())
+    try:
+        now = request.files.status(segment.path())
+    except FileNotFoundError:  # the log has lost all of its segments, and this one stands for them
+        return None
     if now.inode != before.inode or now.size_bytes < before.size_bytes:
         return None
     if segment.file.pread(HEADER_BYTES, active.last_batch_position).hex() != active.last_batch_header:

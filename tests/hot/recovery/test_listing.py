@@ -30,13 +30,19 @@ def test_segments_begin_and_end_as_their_names_say(files, tmp_path):
     assert listed_segments(request, []) == []
 
 
-def gone(bench):
-    """Three batches [0,6), closed in order, without the ``.log`` that had them."""
+def gone(bench, *, rolls=False):
+    """Three batches [0,6), closed in order, without the ``.log`` that had them: the last one if each had one, and the others have left."""
     log = bench.open()
-    for _ in range(3):
+    for number in range(3):
+        if rolls and number:
+            log.roll()
         bench.append(log, 2)
+    if rolls:
+        log.sync()
+        log.delete_local_before(4)
     log.close()
-    Path(bench.directory, f"{0:020d}.log").unlink()
+    (path,) = Path(bench.directory).glob("*.log")
+    path.unlink()
     return bench
 
 
@@ -50,6 +56,41 @@ def test_a_log_whose_only_segment_is_gone_is_no_new_one(bench, clean):
     log.close()
     again = bench.open(recovery_point=8)
     assert (again.log_end_offset, again.recovery.damaged_offset) == (8, None)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_files_of_segments_that_were_removed_are_no_segments(bench, clean):
+    """Retention and the cleaner leave them for a minute. A log that had one of them beside it began anew."""
+    log = gone(bench, rolls=True).open(clean=clean, recovery_point=6)
+    assert (log.log_end_offset, log.recovery.damaged_offset, log.recovery.resume_offset) == (6, 4, 6)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_whose_segments_are_all_gone_is_no_new_one_where_the_last_had_no_batch(bench, clean):
+    """It had just been rolled: nothing of that segment was flushed, but of the one before."""
+    log = bench.open()
+    for _ in range(3):
+        bench.append(log, 2)
+    log.roll()
+    summary = bench.stop(log)
+    for path in Path(bench.directory).glob("*.log"):
+        path.unlink()
+    again = bench.open(clean=clean, recovery_point=6, summary=summary)
+    assert (again.log_end_offset, again.recovery.damaged_offset, again.recovery.has_lost_flushed) == (6, 0, True)
+    bench.append(again, 2)
+    again.close()
+    assert bench.open(clean=clean, recovery_point=8).log_end_offset == 8
+
+
+@pytest.mark.parametrize("others_have_it", [True, False])
+def test_a_log_whose_only_segment_is_gone_after_a_kill_is_opened(bench, others_have_it):
+    """The stop before the kill had noted its active segment. The file was looked for, and the log stayed offline."""
+    log = bench.open()
+    bench.append(log, 2)
+    summary = bench.stop(log)
+    Path(bench.directory, f"{0:020d}.log").unlink()
+    again = bench.open(clean=False, recovery_point=2, summary=summary, others_have_it=others_have_it)
+    assert (again.log_end_offset, again.recovery.has_lost_flushed) == (0 if others_have_it else 2, True)
 
 
 def test_a_replica_whose_only_segment_is_gone_is_copied_again(bench):
