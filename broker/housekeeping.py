@@ -16,6 +16,7 @@ from stratalog.broker.archive.tiering import Tiering
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.directories import Directories, Directory
+from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.follower import Follower
 from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.partition import Partition
@@ -68,6 +69,8 @@ class Housekeeping:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._under_way: dict[str, Steps[None]] = {}
         self._round: Iterator[UnifiedLog] = iter(())
+        self._lacking: set[DirectoryWriter] = set()
+        """Directories with a log that has no row in ``log-bounds`` yet; nothing waits for it."""
 
     def start(self) -> None:
         """Begin; what a start on a full disk left of the ballast is held before clients come."""
@@ -135,7 +138,7 @@ class Housekeeping:
         elapsed_ms = int(now * 1000)
         for directory in services.directories.online:
             directory.writer.retry_refused()
-            if directory.writer.unkept:
+            if directory.writer.unkept or directory.writer in self._lacking:
                 self._keep_bounds(directory)
         self._retry_unopened()
         services.tiering.tick()
@@ -169,6 +172,9 @@ class Housekeeping:
             return
         if rolled:
             partition.directory.sync(partition)
+        if partition.log.gaps.lacks_row(partition.log.may_have_gaps):
+            # Until it has one, a start takes a tail that a power cut took at a roll for a gap.
+            self._lacking.add(partition.directory)
         services.tiering.look(unified)
 
     def _remove_left(self, owner: Partition | MetadataReplica, elapsed_ms: int) -> None:
@@ -283,8 +289,9 @@ class Housekeeping:
     def _keeping_bounds(self, directory: Directory) -> Steps[None]:
         writer = directory.writer
         kept = True
-        while kept and writer.unkept:
+        while kept and (writer.unkept or writer in self._lacking):
             waiting, writer.unkept = writer.unkept, {}
+            self._lacking.discard(writer)
             kept = False
             try:
                 yield None  # also where there is nothing to write: those that wait may come again at once

@@ -125,7 +125,7 @@ def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> G
             row = log.bounds
             if row != before:
                 changed[name] = row
-            if row.log_start_offset != log.start.kept_offset or not log.gaps.is_in_row:
+            if row.log_start_offset != log.start.kept_offset or log.gaps.differs(*row[1:]):
                 moved.append((log, row))
             of_starts.put(name, row.log_start_offset)
             yield name, before if row == before and before is not None else row

@@ -376,7 +376,7 @@ class Follower:
         # Its leader answers DeleteRecords when every copy begins there, also after a crash. And a gap that the
         # log directory does not have would be damage then, with what lies behind it. Without a row, a lost tail would be a gap.
         start, directory = self._log.start, self._partition.directory
-        if self._log.may_have_gaps and not self._log.gaps.is_in_row:
+        if self._log.gaps.lacks_row(self._log.may_have_gaps):
             directory.await_bounds(self._partition)
             return
         if not start.is_kept:

@@ -7,7 +7,10 @@ from typing import Final
 
 from stratalog.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 
-__all__ = ["LogGaps"]
+__all__ = ["NO_ROW", "LogGaps"]
+
+NO_ROW: Final = -1
+"""Instead of an offset where ``log-bounds`` says of a log that it has no gaps, or nothing: a start asks what the topic's policy is."""
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
 _INT: Final = struct.Struct(">i")
@@ -31,14 +34,18 @@ class LogGaps:
         self.kept_below = below
         """The value in ``log-bounds``: after a crash a gap between batches above it is taken for damage."""
         self.kept_border_below = self.border_below if kept_border_below is None else kept_border_below
-        """The value in ``log-bounds``, which may be too large: the log was cut, or an earlier version has written it."""
+        """The value in ``log-bounds``, or `NO_ROW`. It may be too large: the log was cut, or an earlier version has written it."""
         self.cleaned = False
         """True if the log was cleaned: offsets may be missing, also if the topic is no longer compacted."""
 
     @property
     def is_in_row(self) -> bool:
-        """Whether a crash leaves the gaps that are here, and takes nothing else for one. A log without gaps needs no row."""
+        """Whether a crash leaves the gaps that are here, and takes nothing else for one. A log that may have none needs no row."""
         return self.below <= self.kept_below and self.border_below == self.kept_border_below
+
+    def lacks_row(self, may_have_gaps: bool) -> bool:
+        """Whether ``log-bounds`` does not say yet where offsets may be missing."""
+        return may_have_gaps and not self.is_in_row
 
     def row(self, may_have_gaps: bool) -> tuple[int, int] | tuple[None, None]:
         """For ``log-bounds``: below which offset there may be gaps, and below which also at the ends of segments."""
@@ -57,7 +64,12 @@ class LogGaps:
     def kept(self, below: int | None, border_below: int | None) -> None:
         """Note that ``log-bounds`` has these, None for a log without gaps."""
         self.kept_below = min(self.below, below or 0)  # a later row may have less, if the log was cut meanwhile
-        self.kept_border_below = border_below or 0
+        self.kept_border_below = NO_ROW if border_below is None else border_below
+
+    def differs(self, below: int | None, border_below: int | None) -> bool:
+        """Whether `kept` has something to note once ``log-bounds`` has these."""
+        kept = min(self.below, below or 0), NO_ROW if border_below is None else border_below
+        return kept != (self.kept_below, self.kept_border_below)
 
     def are_kept_at_borders(self, offset: int) -> bool:
         """Whether gaps below ``offset`` at the ends of segments are no damage after a crash."""

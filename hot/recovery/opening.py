@@ -69,6 +69,11 @@ class OpenRequest(NamedTuple):
         known = self.known_border_gaps_below
         return self.gaps_below if known is None else min(known, self.gaps_below)
 
+    @property
+    def row_border_below(self) -> int:
+        """The second number of the log's row; -1 where it has none, or one that does not count."""
+        return -1 if self.known_gaps_below is None else self.border_gaps_below
+
     def cut_at(self, offset: int) -> OpenRequest:
         """The request for a log that was cut since the checkpoints were written: they show nothing from ``offset`` on."""
         recovery_point, durable_end = min(self.recovery_point, offset), min(self.durable_end, offset)
@@ -133,6 +138,6 @@ class LoadedLog(Struct):
     border_gaps_below: int = 0
     """... and below this one also between two segments."""
     known_border_gaps_below: int = 0
-    """As it was asked for: perhaps above the end of the log."""
+    """As it was asked for: perhaps above the end of the log, -1 without a row."""
     truncated_to: int | None = None
     """Recovery points above this offset are void, until new ones are stored."""

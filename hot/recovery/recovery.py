@@ -138,7 +138,7 @@ def load_log(request: OpenRequest) -> LoadedLog:
         loading.changed,
         min(loading.gaps_below, loading.end_offset),
         min(loading.border_gaps_below, loading.end_offset),
-        request.border_gaps_below,
+        request.row_border_below,
         truncated_to,
     )
 

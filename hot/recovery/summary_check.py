@@ -146,7 +146,7 @@ def load_summarised(request: OpenRequest, summary: LogSummary) -> LoadedLog | No
         flushed_offset=end,
         gaps_below=min(request.gaps_below, end),
         border_gaps_below=min(request.border_gaps_below, end),
-        known_border_gaps_below=request.border_gaps_below,
+        known_border_gaps_below=request.row_border_below,
     )
 
 

@@ -238,6 +238,26 @@ def test_a_log_start_that_is_waited_for_is_written_down_at_once(start_node):
     assert "t 0 1" in Path(node.directory, "data", "log-start-offset-checkpoint").read_text()
 
 
+def test_a_log_that_may_have_gaps_has_its_row_soon_also_at_its_leader(start_node):
+    """Until then a start takes a tail that a power cut took at a roll for a gap: of a new log, or one that is compacted from now on."""
+    hours = {
+        f"{name}_checkpoint_interval_ms": 10_000_000
+        for name in ("log_flush_offset", "log_flush_start_offset", "replica_high_watermark")
+    }
+    node = start_node(**hours)
+    node.create("t", cleanup_policy="compact")
+    node.create("later")
+    log, later = node.partition("t").log, node.partition("later").log
+
+    def compact():
+        later.update_config(log.config)
+        return later.gaps.lacks_row(later.may_have_gaps)
+
+    node.wait_until(lambda: not log.gaps.lacks_row(log.may_have_gaps))
+    assert node.run(compact)
+    node.wait_until(lambda: not later.gaps.lacks_row(later.may_have_gaps))
+
+
 def test_those_that_wait_for_bounds_again_and_again_leave_others_their_turns(start_node):
     """A log that is never satisfied holds up no broker."""
     node = start_node()

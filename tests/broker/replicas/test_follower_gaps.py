@@ -1,5 +1,6 @@
 """A gap that ends above the leader's mark, where no cleaner comes: perhaps the offset of a batch is damaged there."""
 
+from stratalog.hot.config import LogConfig
 from tests.broker.replicas.test_follower import batch, bench, data, following, heard  # noqa: F401 - fixtures
 
 
@@ -44,6 +45,19 @@ def test_a_copy_of_a_compacted_topic_has_its_row_before_it_begins(tmp_path, hear
     bench.disk.write()
     bench.disk.flush()
     assert [one[:2] for one in heard.told] == [("taken", 0), ("taken", 2)]
+
+
+def test_a_copy_of_a_topic_that_is_compacted_from_now_on_has_its_row_before_it_goes_on(bench, heard):  # noqa: F811
+    """The row of its log is of before: a start would not know where gaps may be."""
+    log, role = bench.partition.log, bench.partition.follower
+    log.gaps.kept(log.bounds.gaps_below, log.bounds.border_gaps_below)
+    log.update_config(LogConfig(flush_messages=1, cleanup_policy=frozenset({"compact"})))
+    role.take(data(batch(0, 2), high_watermark=0), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert heard.told == []
+    bench.disk.keep_bounds()
+    assert [one[:2] for one in heard.told] == [("taken", 2)]
 
 
 def test_a_copy_that_never_had_a_gap_waits_for_no_row(bench, heard):  # noqa: F811
