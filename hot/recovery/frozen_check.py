@@ -51,8 +51,8 @@ def lost_logs(request: OpenRequest, entries: Collection[Entry]) -> list[int]:
 
     It was there at the orderly stop that has just been; or its ``.index`` is there, without a ``.log`` of any name:
     whatever removes a segment renames its ``.log`` first, and removes that only after its ``.index`` has left durably.
-    Where no segment is left the last one counts of which something was flushed: a log always has one. A ``.log`` that was
-    renamed is none.
+    Where no segment is left, the last one with flushed batches counts: a log always has a segment. Renamed files are those of
+    segments that were removed.
     """
     logs: set[int] = set()
     expected: set[int] = set()
