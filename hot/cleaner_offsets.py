@@ -46,4 +46,5 @@ def follow_cuts(directory: LogDirectory, log: Log) -> None:
                 raise
 
     log.compaction.call_before_cuts(cut)
+    log.compaction.ask_how_far(lambda: directory.cleaner_offsets.get(log.topic_partition, 0))
     cut(log.log_end_offset)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
@@ -149,26 +150,25 @@ class Follower:
                     "%s: offsets from %d to %d are deleted at the leader, broker %d: the copy begins anew behind them"
                 )
                 log.warning(text, self.topic_partition, log_.log_end_offset, start_offset, self.leader_id)
-                self._begin_at(start_offset, (), None)
+                self._begin_at(start_offset, partial(log_.truncate_fully_and_start_at, start_offset, (), None))
             else:
                 self._raise_log_start(start_offset)
         except OSError as error:
             self._partition.directory.report(error, self._partition)
         return False
 
-    def _begin_anew(self, offset: int, why: str) -> None:
-        """Drop all of the log, which has nothing of its leader's, and go on at ``offset``. Raises `OSError`."""
+    def _begin_anew(self, offset: int, why: str, *, is_kept: bool = False) -> None:
+        """Drop all of the log, or keep it aside, and go on at ``offset``. Raises `OSError`."""
         log_ = self._log
         self._tell_dropped(log_.log_start_offset, log_.log_end_offset, why)
-        self._begin_at(offset, (), None)
+        begin = partial(log_.truncate_fully_and_start_at, offset, (), None)
+        self._begin_at(offset, partial(log_.compaction.begin_again, self._clock.wall_ms(), why) if is_kept else begin)
 
-    def _begin_at(
-        self, offset: int, leader_epochs: Sequence[EpochEntry], snapshot: bytes | None, log_start: int | None = None
-    ) -> None:
-        """Begin the log anew behind what is committed. Raises `OSError`, also where it has, and lacks the room to end it."""
+    def _begin_at(self, offset: int, begin: Callable[[], object]) -> None:
+        """Have ``begin`` begin the log anew there. Raises `OSError`, also where it has, and lacks the room to end it."""
         log_, partition = self._log, self._partition
         try:
-            log_.truncate_fully_and_start_at(offset, leader_epochs, snapshot, log_start_offset=log_start)
+            begin()
         finally:
             if log_.first_base_offset == log_.log_end_offset == offset:
                 partition.high_watermark = offset
@@ -185,7 +185,8 @@ class Follower:
         text = "%s: offsets from %d to %d are in the archive: the copy begins behind them, at the leader on broker %d"
         log.info(text, self.topic_partition, log_.log_end_offset, offset, self.leader_id)
         try:
-            self._begin_at(offset, leader_epochs, producer_snapshot, min(log_start_offset, offset))
+            begin, start = log_.truncate_fully_and_start_at, min(log_start_offset, offset)
+            self._begin_at(offset, partial(begin, offset, leader_epochs, producer_snapshot, log_start_offset=start))
             log_.sync()
         except OSError as error:
             partition.directory.report(error, partition)
@@ -310,6 +311,10 @@ class Follower:
     def truncate(self, offset: int, why: str) -> bool:
         """Cut the log towards ``offset``, as far as a turn of the loop takes; whether more is to be cut. Raises `OSError`."""
         log_, partition = self._log, self._partition
+        if log_.log_start_offset < offset < log_.log_end_offset and log_.compaction.has_passed(offset):
+            text = f"{why}, and the cleaner here has taken older records away for those: all of it is kept beside it as -stray, and copied again"
+            self._begin_anew(log_.log_start_offset, text, is_kept=True)
+            return False
         end, cut = log_.log_end_offset, log_.next_cut(offset)
         if cut is None:
             return True

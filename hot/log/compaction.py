@@ -16,6 +16,7 @@ from stratalog.hot.config import LONG_MAX
 from stratalog.hot.log.aborted import find_aborted
 from stratalog.hot.log.ending_swaps import end_swap, finish_swap
 from stratalog.hot.log.parts import LogParts
+from stratalog.hot.log.restart import quarantine_and_restart
 from stratalog.hot.segments.scan import scan_headers
 from stratalog.hot.segments.segment import SWAP, Segment
 from stratalog.wire.batch import HEADER_BYTES, NO_TIMESTAMP
@@ -50,6 +51,24 @@ class LogCompaction:
     def call_before_cuts(self, function: Callable[[int], None]) -> None:
         """Call it with the offset from which on batches are about to go; an `OSError` of it leaves them."""
         self._parts.place.before_cut = function
+
+    def ask_how_far(self, function: Callable[[], int]) -> None:
+        """Take the result of ``function`` for the offset below which the log is clean."""
+        self._parts.place.clean_below = function
+
+    def has_passed(self, offset: int) -> bool:
+        """Whether records below ``offset`` may be gone for later ones from ``offset`` on."""
+        return self._parts.place.clean_below() > offset
+
+    def begin_again(self, now_ms: int, why: str) -> str | None:
+        """Keep the whole log aside and begin at its start. Returns the directory that has it. Raises `OSError`.
+
+        A crash leaves the log as it was, or one that has lost its beginning, which is copied again, too.
+        """
+        start = self._parts.start.offset
+        return quarantine_and_restart(
+            self._parts, start, (), None, log_start_offset=start, now_ms=now_ms, reason=why, oldest_first=True
+        )
 
     def expect_gaps(self, end_offset: int) -> bool:
         """Allow gaps below ``end_offset``. True if that is new: the caller stores it before a gap exists."""

@@ -16,7 +16,7 @@ __all__ = ["LogPlace"]
 class LogPlace:
     """One partition on one disk. ``config`` changes when the topic gets new settings, ``directory`` when the log is moved."""
 
-    __slots__ = ("before_cut", "cache", "config", "directory", "files", "topic_id", "topic_partition")
+    __slots__ = ("before_cut", "cache", "clean_below", "config", "directory", "files", "topic_id", "topic_partition")
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class LogPlace:
         self.cache = cache
         self.before_cut: Callable[[int], None] = lambda _offset: None
         """Called before batches from an offset on go, for copies of others perhaps. May raise `OSError`."""
+        self.clean_below: Callable[[], int] = lambda: 0
+        """Below this offset the cleaner has been."""
 
     def path(self, name: str) -> str:
         """The path of a file of this log."""

@@ -26,9 +26,18 @@ def quarantine_and_restart(
     log_start_offset: int | None,
     now_ms: int,
     reason: str,
+    oldest_first: bool = False,
 ) -> str | None:
-    """As `restart`, but keeps the local files; returns the directory that has them, None if there were none."""
+    """As `restart`, but keeps the local files; returns the directory that has them, None if there were none.
+
+    ``oldest_first``: a crash in the middle leaves no log that passes for a whole one.
+    """
     quarantine = Quarantine(parts.place.files, parts.place.directory, now_ms)
+    if oldest_first:
+        with parts.tail.stops_if_it_fails(for_good=True):
+            end_swap(parts)
+            parts.place.cache.drop(parts.segments[0])
+            quarantine.move(_names(parts.segments[0]), reason)
     restart(
         parts,
         offset,
@@ -136,10 +145,14 @@ def _leave(parts: LogParts, segment: Segment, active: Segment, keep: tuple[Quara
     cache = parts.place.cache
     if keep is not None:
         cache.drop(segment)
-        keep[0].move([segment.path(suffix).rpartition("/")[2] for suffix in SUFFIXES], keep[1])
+        keep[0].move(_names(segment), keep[1])
     elif segment.base_offset == active.base_offset:
         cache.drop(segment)
         active.file.truncate(0)
         active.file.fdatasync()
     else:
         parts.doomed.doom_durably(segment)
+
+
+def _names(segment: Segment) -> list[str]:
+    return [segment.path(suffix).rpartition("/")[2] for suffix in SUFFIXES]

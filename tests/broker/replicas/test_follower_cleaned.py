@@ -1,0 +1,82 @@
+"""A copy is cut below where its own cleaner has been: what is left of it lacks records that its leader has."""
+
+import pytest
+
+from stratalog.hot.cleaner_offsets import follow_cuts, note_cleaner_offset
+from stratalog.hot.config import LogConfig
+from stratalog.hot.directory import LogDirectory
+from stratalog.hot.recovery.quarantine import Quarantine
+from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.wire.topic import TopicPartition
+from tests.broker.replicas.test_follower import LEADER, batch, bench, data, heard, leading  # noqa: F401 - fixtures
+
+NAME = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """The log directory of the copy."""
+    return LogDirectory.load(str(tmp_path), RealFilesystem())
+
+
+@pytest.fixture
+def cleaned(bench, directory):  # noqa: F811
+    """A copy with six segments from its time as leader in epoch 4, clean below offset 5."""
+    bench.lead(4)
+    for _ in range(6):
+        leading(bench, 1)
+        bench.partition.log.roll()
+    bench.disk.write()
+    bench.disk.flush()
+    follow_cuts(directory, bench.partition.log)
+    note_cleaner_offset(directory, NAME, 5)()
+    bench.partition.high_watermark = 6
+    return bench
+
+
+def stray(path):
+    return sorted(one.name for found in path.glob("*-stray") for one in found.glob("*.log"))
+
+
+def test_a_copy_that_is_cut_below_its_cleaner_is_copied_again(cleaned, heard, caplog, tmp_path):  # noqa: F811
+    """An unclean election dropped the later values of keys, and the older ones were gone here alone."""
+    role, log = cleaned.partition.follow(LEADER, 6), cleaned.partition.log
+    assert role.take(data(diverging=(4, 3)), heard) is None
+    cleaned.disk.flush()
+    assert (log.first_base_offset, log.log_end_offset, cleaned.partition.high_watermark) == (0, 0, 0)
+    assert "all of it is kept beside it as -stray, and copied again" in caplog.text
+    assert stray(tmp_path) == [f"{offset:020d}.log" for offset in range(7)]
+    role.take(data(batch(0, 3, epoch=4), batch(3, 1, epoch=6), high_watermark=4), heard)
+    cleaned.disk.write()
+    cleaned.disk.flush()
+    assert (log.log_end_offset, cleaned.partition.high_watermark) == (4, 4)
+
+
+@pytest.mark.parametrize("offset", [5, 6])
+def test_a_copy_that_is_cut_above_its_cleaner_keeps_the_rest(cleaned, heard, offset, tmp_path):  # noqa: F811
+    """As after each clean election: what goes was never cleaned."""
+    role, log = cleaned.partition.follow(LEADER, 6), cleaned.partition.log
+    role.take(data(diverging=(4, offset)), heard)
+    assert (log.first_base_offset, log.log_end_offset, stray(tmp_path)) == (0, offset, [])
+
+
+@pytest.mark.parametrize("moves", range(8))
+def test_a_crash_in_between_leaves_no_copy_that_passes_for_whole(cleaned, moves, tmp_path, monkeypatch):
+    """Either the next cut finds the row of the cleaner, or the log has lost its beginning."""
+    role, log = cleaned.partition.follow(LEADER, 6), cleaned.partition.log
+    done, move = [], Quarantine.move
+
+    def crash(self, names, reason):
+        if len(done) == moves:
+            raise OSError("power cut")
+        done.append(names)
+        move(self, names, reason)
+
+    monkeypatch.setattr(Quarantine, "move", crash)
+    with pytest.raises(OSError, match="power cut"):
+        role.truncate(3, "")
+    log.abandon()
+    again = LogDirectory.load(str(tmp_path), RealFilesystem())
+    found = again.open_log(NAME, b"i" * 16, LogConfig(cleanup_policy=frozenset({"compact"})), now_ms=1)
+    follow_cuts(again, found)
+    assert found.missing_ranges if moves else found.compaction.has_passed(3)
