@@ -175,6 +175,7 @@ class HostedPartitions:
             return
         if unified.topic_id != topic.topic_id:
             return  # of a topic that was deleted and made again: its log goes first, and then the image is followed
+        unified.awaits_copies = len(state.in_sync_replicas) < len(state.replicas)
         self.placing.tell(unified, state)
         minimum = unified.partition.log.config.min_insync_replicas
         if state.leader == node_id and minimum != self._settings.min_in_sync(image, topic.name):
@@ -377,6 +378,7 @@ class HostedPartitions:
         if services.copying is not None:
             partition.end_watchers.add(partial(services.purgatory.check, partition))
         leads = takes_role and state.leader == services.node_id
+        unified.awaits_copies = len(state.in_sync_replicas) < len(state.replicas)
         unified.is_bare = opened.led is Led.LOST and not leads
         if leads:
             self._lead(partition, state)

@@ -143,6 +143,7 @@ class UnifiedLog:
 
     __slots__ = (
         "asked",
+        "awaits_copies",
         "comparison_owed",
         "is_bare",
         "metrics",
@@ -158,6 +159,8 @@ class UnifiedLog:
         self.metrics = metrics
         self.remote = remote
         self.asked = AskedOffsets()
+        self.awaits_copies = False
+        """Whether a replica is out of sync: it copies on from where it was, and what goes meanwhile it never hears of."""
         self.is_bare = False
         """Whether its log has a past and was not there, and it has not led since."""
         self.comparison_owed = False
@@ -183,7 +186,9 @@ class UnifiedLog:
 
     @property
     def forgettable_below(self) -> int:
-        """Tombstones and markers below this offset may go: on a tiered topic no older record can still be read from its archive."""
+        """Tombstones and markers below this offset may go: no replica and, of a tiered topic, no archive still has records they end."""
+        if self.awaits_copies:
+            return 0
         if not self.log.config.remote_storage_enable:
             return LONG_MAX
         return 0 if self.remote is None else self.remote.archive_clean_offset
