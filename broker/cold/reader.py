@@ -73,7 +73,7 @@ class RemotePartition:
         self._remote = RemoteLog(partition)
         self._views = views if views is not None else RemoteViews()
         self._loaded = False
-        self._stale = False
+        self.is_stale = False
         self._refreshing = False
         self._reads_begun = self._reads_done = 0
         # Object: the read of the manifest, by number, that tells whether another one took its place.
@@ -183,12 +183,12 @@ class RemotePartition:
             self._remember(None, commands.LostReport(f"{self._partition}: {words}"))
             return False
         if not self._remote.merge(view):
-            self._stale = True  # entries were rewritten: those known serve until the new ones have come
+            self.is_stale = True  # entries were rewritten: those known serve until the new ones have come
             self.refresh()
             return True
         self._loaded = True
         if self._remote.loaded and not view.entries_from:
-            self._stale = False
+            self.is_stale = False
             self._views.loaded(self, len(self._remote))
         self._applied_ms = self._now_ms()
         self.follow_start(min(self._remote.log_start_offset, self._own_end))  # before readers look again
@@ -206,7 +206,7 @@ class RemotePartition:
             return
         self._refreshing = True
         self._reads_begun += 1
-        known = self._remote.loaded and not self._stale
+        known = self._remote.loaded and not self.is_stale
         version = self._remote.version if known or (self._loaded and not entries) else ""
         known_end = self._remote.remote_end if known else 0 if entries else NO_ENTRIES
         answered = partial(self._refreshed, self._remote.seq)
@@ -291,8 +291,12 @@ class RemotePartition:
         return stream
 
     def _not_known(self, offset: int) -> None:
-        """The manifest as it is known does not hold ``offset``: read it again, but not all the time."""
-        if self._remote.loaded and (offset < self.start_offset or self._now_ms() - self._applied_ms < ERROR_MS):
+        """The manifest as it is known does not hold ``offset``: read it again, but not all the time.
+
+        Where its entries were rewritten since, those that come may hold it: the disk may have let it go by a commit.
+        """
+        is_recent = self._now_ms() - self._applied_ms < ERROR_MS
+        if self._remote.loaded and not self.is_stale and (offset < self.start_offset or is_recent):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"offset {offset} of {self._partition} is neither on the local disk nor in the archive, which holds "
@@ -332,7 +336,7 @@ class RemotePartition:
             if len(self._missing) >= _MISSING_MAX:
                 self._missing.clear()
             self._missing[uuid] = self._reads_begun + 1  # one under way may have come before the merge
-        if self._reads_done < self._missing[uuid] or self._stale:
+        if self._reads_done < self._missing[uuid] or self.is_stale:
             self.refresh()
             return True
         del self._missing[uuid]

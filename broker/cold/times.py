@@ -25,6 +25,9 @@ class _Replaced(NamedTuple):
 class _Manifest(Protocol):
     """The keeper of the partition's manifest."""
 
+    is_stale: bool
+    """Whether entries were rewritten since those known were read: later ones are not known, though local files may have left."""
+
     @property
     def start_offset(self) -> int:
         """The first archived offset."""
@@ -54,7 +57,7 @@ class RemoteTimes:
 
     def may_hold(self, timestamp_ms: int, before_offset: int) -> bool:
         """Whether a look-up for this time must ask the archive."""
-        if not self._remote.loaded:
+        if not self._remote.loaded or self._manifest.is_stale:
             return True
         segment = self._remote.time_candidate(timestamp_ms, self._manifest.start_offset)
         return segment is not None and segment.base < before_offset
@@ -139,8 +142,8 @@ class RemoteTimes:
         return None if found.offset < 0 else TimestampOffset(found.timestamp_ms, found.offset, found.leader_epoch)
 
     async def _load(self) -> None:
-        """Have the ranges; an answer that a commit has overtaken brings none, and is asked for again."""
-        while not self._remote.loaded:
+        """Have all the ranges, as they are now; an answer that a commit has overtaken brings none, and is asked for again."""
+        while not self._remote.loaded or self._manifest.is_stale:
             self._manifest.raise_remembered()
             asked_seq = self._remote.seq
             report = await ask(self._submit, commands.ReadManifest(self._partition))

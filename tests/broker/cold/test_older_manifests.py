@@ -11,6 +11,7 @@ from stratalog.tier.manifests.json import to_bytes
 from stratalog.tier.manifests.manifest import REPAIR
 from stratalog.tier.manifests.parts import CommitNote, Totals
 from stratalog.tier.manifests.view import ManifestView
+from stratalog.tier.messages import commands
 from stratalog.wire.errors import ErrorCode, KafkaError
 from tests.broker.archive.archive_rig import PARTITION, Rig
 
@@ -39,7 +40,7 @@ def put_back(rig, held):
         rig.store.put(key, data)
 
 
-def looked_up(rig, asked):
+def looked_up(rig, asked, from_offset=0):
     """The outcome of a look-up by time; counts the commands of this in ``asked``."""
     remote = rig.archive.remote
 
@@ -53,7 +54,7 @@ def looked_up(rig, asked):
 
         remote.find_timestamp.__self__._submit = submit
         try:
-            return await asyncio.wait_for(remote.find_timestamp(0, 0, 20), 5)
+            return await asyncio.wait_for(remote.find_timestamp(0, from_offset, from_offset + 20), 5)
         except KafkaError as error:
             return error
 
@@ -156,3 +157,41 @@ def test_a_manifest_that_ends_earlier_without_a_reason_is_not_believed(rig):
         with pytest.raises(KafkaError, match="ends at offset 0"):
             remote.raise_remembered()
     assert (remote.end_offset, remote.facts.seq) == (end, seq)
+
+
+def committed_after_a_merge(rig):
+    """Commit to an archive that was merged since it was read; its entries are being read again. Returns where it ended before."""
+    remote, before = rig.archive.remote, rig.manifest
+    rig.write(9)
+    while not rig.queue or not isinstance(rig.queue[0][0], commands.Commit):
+        rig.now_ms += 1000
+        rig.archive.look()
+        while rig.queue and not isinstance(rig.queue[0][0], commands.Commit):
+            rig.step()
+    held, rig.queue[:] = rig.queue[:], []
+    remote.refresh()
+    rig.step()
+    merge = commands.MergeObjects(PARTITION, before.claimant, b"m" * 16, 2, 1 << 20, rig.now_ms, rig.now_ms + 1, "c")
+    assert isinstance(rig.worker.execute(merge), commands.ObjectsMerged)
+    rig.queue[:] = held
+    rig.step()
+    assert rig.manifest.remote_end > before.remote_end
+    return before.remote_end
+
+
+def test_a_reader_waits_for_entries_that_were_rewritten(rig):
+    """A commit tells of a merge since: its own entries come with the others, and what it archived may have left the disk."""
+    remote, end = rig.archive.remote, committed_after_a_merge(rig)
+    assert remote.read("reader", end, 1000) is None
+    while rig.queue:
+        rig.step()
+    assert remote.end_offset == rig.manifest.remote_end
+
+
+def test_a_look_up_by_time_waits_for_entries_that_were_rewritten(rig):
+    """It would pass over what was archived last, and answer with a later record."""
+    end, asked = committed_after_a_merge(rig), Counter()
+    assert rig.archive.remote.may_hold(2000, rig.manifest.remote_end)
+    assert looked_up(rig, asked, end).offset == end
+    assert asked["ReadManifest"] == 1
+    assert not rig.archive.remote.may_hold(2000, rig.manifest.remote_end)
