@@ -74,6 +74,7 @@ class RemotePartition:
         self._views = views if views is not None else RemoteViews()
         self._loaded = False
         self.is_stale = False
+        self.seen_seq = -1
         self._refreshing = False
         self._reads_begun = self._reads_done = 0
         # Object: the read of the manifest, by number, that tells whether another one took its place.
@@ -176,19 +177,20 @@ class RemotePartition:
                 self._remember(None, went_back(self._partition, view.seq, asked_seq))
                 return False
             self.unload()  # it was lost and repaired, and its changes are numbered anew
-            self._remote.seq = -1
+            self._remote.seq = self.seen_seq = -1
         known_seq, ends_early = self.state.manifest_seq, view.remote_end < self.end_offset
         if ends_early and view.seq >= self._remote.seq and not view.may_end_earlier(known_seq):
             words = f"its manifest ends at offset {view.remote_end}, but {self.end_offset} offsets were archived"
             self._remember(None, commands.LostReport(f"{self._partition}: {words}"))
             return False
+        self.seen_seq = max(self.seen_seq, view.seq)
         if not self._remote.merge(view):
             self.is_stale = True  # entries were rewritten: those known serve until the new ones have come
             self.refresh()
             return True
         self._loaded = True
         if self._remote.loaded and not view.entries_from:
-            self.is_stale = False
+            self.is_stale &= view.seq < self.seen_seq  # it was read before a commit whose answer came first
             self._views.loaded(self, len(self._remote))
         self._applied_ms = self._now_ms()
         self.follow_start(min(self._remote.log_start_offset, self._own_end))  # before readers look again
@@ -209,7 +211,7 @@ class RemotePartition:
         known = self._remote.loaded and not self.is_stale
         version = self._remote.version if known or (self._loaded and not entries) else ""
         known_end = self._remote.remote_end if known else 0 if entries else NO_ENTRIES
-        answered = partial(self._refreshed, self._remote.seq)
+        answered = partial(self._refreshed, self.seen_seq)
         self._submit(commands.ReadManifest(self._partition, version, known_end), answered)
 
     def _refreshed(self, asked_seq: int, report: commands.Report) -> None:

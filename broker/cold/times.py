@@ -27,6 +27,8 @@ class _Manifest(Protocol):
 
     is_stale: bool
     """Whether entries were rewritten since those known were read: later ones are not known, though local files may have left."""
+    seen_seq: int
+    """The number of the newest manifest that was seen, also of one whose entries are still to come."""
 
     @property
     def start_offset(self) -> int:
@@ -145,7 +147,7 @@ class RemoteTimes:
         """Have all the ranges, as they are now; an answer that a commit has overtaken brings none, and is asked for again."""
         while not self._remote.loaded or self._manifest.is_stale:
             self._manifest.raise_remembered()
-            asked_seq = self._remote.seq
+            asked_seq = self._manifest.seen_seq
             report = await ask(self._submit, commands.ReadManifest(self._partition))
             self._manifest.apply(_answer(report, commands.ManifestRead).view, asked_seq=asked_seq)
             self._manifest.raise_remembered()

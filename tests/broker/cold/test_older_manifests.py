@@ -195,3 +195,22 @@ def test_a_look_up_by_time_waits_for_entries_that_were_rewritten(rig):
     assert looked_up(rig, asked, end).offset == end
     assert asked["ReadManifest"] == 1
     assert not rig.archive.remote.may_hold(2000, rig.manifest.remote_end)
+
+def test_a_manifest_that_a_commit_overtook_lacks_what_this_archived(rig):
+    """It was read before the commit and answered behind it: a reader was told that the rest is nowhere."""
+    remote, asked = rig.archive.remote, Counter()
+    committed_after_a_merge(rig)
+    (read,) = [one for one in rig.queue if isinstance(one[0], commands.ReadManifest)]
+    rig.queue.remove(read)
+    report, end = rig.worker.execute(read[0]), rig.manifest.remote_end
+    rig.write(9)
+    while rig.manifest.remote_end == end:
+        rig.now_ms += 1000
+        rig.archive.look()
+        while rig.queue and rig.manifest.remote_end == end:
+            rig.step()
+    read[1](report)
+    assert remote.read("reader", end, 1000) is None
+    assert looked_up(rig, asked, end).offset == end
+    assert not remote.is_stale
+    assert remote.end_offset == rig.manifest.remote_end

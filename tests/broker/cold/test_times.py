@@ -38,7 +38,7 @@ class Archive:
         self.asked = []
         self.reads = 0
         self.start_offset, self.end_offset = 0, 10 * len(latest)
-        self.is_stale = False
+        self.is_stale, self.seen_seq = False, -1
         self.remote = RemoteLog(PARTITION)
         self.times = RemoteTimes(PARTITION, self.remote, self, self.submit)
 
