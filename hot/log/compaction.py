@@ -29,11 +29,14 @@ _NEVER: Final = LONG_MAX
 class LogCompaction:
     """The cleaner's side of one log."""
 
-    __slots__ = ("_parts", "_swap_count")
+    __slots__ = ("_parts", "_section_end", "_swap_count", "_swapped")
 
     def __init__(self, parts: LogParts) -> None:
         self._parts = parts
         self._swap_count = 0
+        self._section_end = 0
+        self._swapped = (-1, 0)
+        """The generation of the log and the end of the section whose cleaning last put something in: its row comes later."""
 
     @property
     def policy(self) -> CleaningPolicy:
@@ -58,7 +61,9 @@ class LogCompaction:
 
     def has_passed(self, offset: int) -> bool:
         """Whether records below ``offset`` may be gone for later ones from ``offset`` on."""
-        return self._parts.place.clean_below() > offset
+        generation, end = self._swapped
+        under_way = end if generation == self._parts.cycles.generation else 0
+        return max(under_way, self._parts.place.clean_below()) > offset
 
     def begin_again(self, now_ms: int, why: str) -> str | None:
         """Keep the whole log aside and begin at its start. Returns the directory that has it. Raises `OSError`.
@@ -114,6 +119,7 @@ class LogCompaction:
         ``forgettable_below``: tombstones and markers below this offset may be dropped.
         """
         parts, config = self._parts, self._parts.place.config
+        self._section_end = section.end_offset
         segments = tuple(one for one in self.cleanable_segments() if one.end_offset <= section.end_offset)
         return CleanJob(
             directory=parts.place.directory,
@@ -191,6 +197,7 @@ class LogCompaction:
         for old in swap.old:
             self._parts.place.cache.drop(old)
         self._parts.gaps.cleaned = True
+        self._swapped = swap.cleaned.generation, self._section_end
         swap.is_in = True
         return True
 

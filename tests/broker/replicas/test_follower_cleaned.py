@@ -2,13 +2,16 @@
 
 import pytest
 
+from stratalog.hot.cleaner.cleaner import Cleaning
+from stratalog.hot.cleaner.plan import Section
 from stratalog.hot.cleaner_offsets import follow_cuts, note_cleaner_offset
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.storage.filesystem import RealFilesystem
+from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
-from tests.broker.replicas.test_follower import LEADER, batch, bench, data, heard, leading  # noqa: F401 - fixtures
+from tests.broker.replicas.test_follower import LEADER, NOW_MS, batch, bench, data, heard, leading  # noqa: F401 - fixtures
 
 NAME = TopicPartition("t", 0)
 
@@ -58,6 +61,29 @@ def test_a_copy_that_is_cut_above_its_cleaner_keeps_the_rest(cleaned, heard, off
     role, log = cleaned.partition.follow(LEADER, 6), cleaned.partition.log
     role.take(data(diverging=(4, offset)), heard)
     assert (log.first_base_offset, log.log_end_offset, stray(tmp_path)) == (0, offset, [])
+
+
+def test_a_copy_that_is_cut_while_it_is_cleaned_is_copied_again(bench, heard):  # noqa: F811
+    """The older value of a key is gone already; the row of the cleaner comes at its end."""
+    log, compaction = bench.partition.log, bench.partition.log.compaction
+    for key in (b"k", b"other", b"k", b"last"):
+        built = build_batch([Record(0, NOW_MS, key, b"v")])
+        log.append_as_leader(memoryview(built), leader_epoch=4, now_ms=NOW_MS)
+        log.roll()
+    log.write_queued()
+    log.sync()
+    section = Section(0, 4, 0, 0, overdue=False)
+    job = compaction.clean_job(section, now_ms=0, map_bytes=4096, map_load_factor=0.9)
+    cleaning = Cleaning(job, RealFilesystem(), lambda _: None)
+    cleaning.build_map()
+    assert not compaction.has_passed(2)
+    swap = compaction.begin_replace(cleaning.clean_group(0))
+    for _ in swap.stage():
+        swap.sync()
+    compaction.put_in(swap)
+    assert (compaction.has_passed(3), compaction.has_passed(4)) == (True, False)
+    bench.partition.follow(LEADER, 6).take(data(diverging=(4, 2)), heard)
+    assert (log.log_end_offset, compaction.has_passed(0)) == (0, False)
 
 
 @pytest.mark.parametrize("moves", range(8))
