@@ -36,8 +36,11 @@ def quarantine_and_restart(
     if oldest_first:
         with parts.tail.stops_if_it_fails(for_good=True):
             end_swap(parts)
-            parts.place.cache.drop(parts.segments[0])
-            quarantine.move(_names(parts.segments[0]), reason)
+            for segment in parts.segments:
+                parts.place.cache.drop(segment)
+            oldest, *later = parts.segments
+            quarantine.move(_names(oldest)[:1], reason)  # its ``.index`` says to a start that it is lost, and goes last
+            quarantine.move([name for segment in reversed(later) for name in _names(segment)], reason)
     restart(
         parts,
         offset,

@@ -40,14 +40,15 @@ class Quarantine:
 
     def move(self, names: Sequence[str], reason: str) -> None:
         """Move files of the partition directory here; absent ones are skipped. Raises `OSError`."""
-        target = self._ensure()
+        target, known = self._ensure(), len(self._notes)
         for name in names:
             try:
                 self._files.rename(f"{self._partition_directory}/{name}", f"{target}/{name}")
             except FileNotFoundError:
                 continue
             self._notes.append({"file": name, "reason": reason})
-        self._finish()
+        if len(self._notes) > known:
+            self._finish()
 
     def keep(self, name: str, source: File, position: int, size_bytes: int, reason: str) -> None:
         """Keep a copy of the ``size_bytes`` from ``position`` on that are about to be cut off. Raises `OSError`."""
