@@ -196,8 +196,9 @@ def test_a_look_up_by_time_waits_for_entries_that_were_rewritten(rig):
     assert asked["ReadManifest"] == 1
     assert not rig.archive.remote.may_hold(2000, rig.manifest.remote_end)
 
+
 def test_a_manifest_that_a_commit_overtook_lacks_what_this_archived(rig):
-    """It was read before the commit and answered behind it: a reader was told that the rest is nowhere."""
+    """It was read before the commit and answered behind it: a reader was told that nobody has the rest."""
     remote, asked = rig.archive.remote, Counter()
     committed_after_a_merge(rig)
     (read,) = [one for one in rig.queue if isinstance(one[0], commands.ReadManifest)]
