@@ -198,7 +198,7 @@ def test_a_look_up_by_time_waits_for_entries_that_were_rewritten(rig):
 
 
 def test_a_manifest_that_a_commit_overtook_lacks_what_this_archived(rig):
-    """It was read before the commit and answered behind it: a reader was told that nobody has the rest."""
+    """It was read before the commit, and answered behind it. A reader got KAFKA_STORAGE_ERROR for the rest."""
     remote, asked = rig.archive.remote, Counter()
     committed_after_a_merge(rig)
     (read,) = [one for one in rig.queue if isinstance(one[0], commands.ReadManifest)]
