@@ -37,9 +37,9 @@ from stratalog.hot.recovery.interrupted import finish_interrupted
 from stratalog.hot.recovery.listing import listed_segments, listed_snapshots, noted_ranges
 from stratalog.hot.recovery.opening import LoadedLog, OpenRequest, RecoveryReport
 from stratalog.hot.recovery.quarantine import Quarantine
-from stratalog.hot.recovery.replay import apply_stored_batch
+from stratalog.hot.recovery.replay import apply_stored_batch, to_the_end
 from stratalog.hot.recovery.set_aside import SoundPart, sound_part
-from stratalog.hot.recovery.snapshots import SNAPSHOT, first_unflushed, restore_state, stray_snapshots
+from stratalog.hot.recovery.snapshots import SNAPSHOT, first_unflushed, restore_steps, stray_snapshots
 from stratalog.hot.recovery.summary_check import KnownPart, known_part, load_summarised
 from stratalog.hot.segments.scan import Damage, scan_checked
 from stratalog.hot.segments.segment import RELATIVE_OFFSET_MAX, SUFFIXES, Segment, segment_path
@@ -388,14 +388,10 @@ def _resume_above(loading: _Loading, offset: int) -> None:
 
 
 def _restore(loading: _Loading, segments: list[Segment], end_offset: int) -> ProducerStateManager:
-    return restore_state(
-        loading.files,
-        loading.base,
-        loading.snapshots,
-        segments,
-        start_offset=min(loading.segments[0].base_offset, end_offset),
-        end_offset=end_offset,
-        name=str(loading.request.topic_partition),
+    start, name = min(loading.segments[0].base_offset, end_offset), str(loading.request.topic_partition)
+    files, snapshots = loading.files, loading.snapshots
+    return to_the_end(
+        restore_steps(files, loading.base, snapshots, segments, start_offset=start, end_offset=end_offset, name=name)
     )
 
 

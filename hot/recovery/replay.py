@@ -13,7 +13,7 @@ from stratalog.hot.state.validation import read_end_marker
 from stratalog.wire.batch import BatchHeader
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["BATCHES_PER_STEP", "apply_stored_batch", "replay", "replay_segment", "replay_steps", "to_the_end"]
+__all__ = ["BATCHES_PER_STEP", "apply_stored_batch", "replay_segment", "replay_steps", "to_the_end"]
 
 T = TypeVar("T")
 
@@ -62,14 +62,11 @@ def _apply_marker(
     )
 
 
-def replay(state: ProducerStateManager, segments: Iterable[Segment], to_offset: int) -> None:
-    """Apply the stored batches in ``[state.end_offset, to_offset)``. Raises `OSError`."""
-    for _ in replay_steps(state, segments, to_offset):
-        pass
-
-
 def replay_steps(state: ProducerStateManager, segments: Iterable[Segment], to_offset: int) -> Iterator[None]:
-    """The same in steps of `BATCHES_PER_STEP`. Between two of them the log may change, but for what it holds below ``to_offset``."""
+    """Apply the stored batches in ``[state.end_offset, to_offset)``, in steps of `BATCHES_PER_STEP`. Raises `OSError`.
+
+    Between two of them the log may change, but for what it holds below ``to_offset``.
+    """
     for segment in segments:
         if segment.next_offset <= state.end_offset or segment.size_bytes == 0:
             continue

@@ -5,35 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 
 from stratalog.hot.recovery.opening import OpenRequest
-from stratalog.hot.recovery.replay import replay_steps, to_the_end
+from stratalog.hot.recovery.replay import replay_steps
 from stratalog.hot.segments.segment import Segment, segment_path
 from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Corrupt
 
-__all__ = ["SNAPSHOT", "first_unflushed", "restore_state", "restore_steps", "stray_snapshots"]
+__all__ = ["SNAPSHOT", "first_unflushed", "restore_steps", "stray_snapshots"]
 
 SNAPSHOT = ".snapshot"
-
-
-def restore_state(
-    files: Filesystem,
-    directory: str,
-    snapshots: Iterable[int],
-    segments: Iterable[Segment],
-    *,
-    start_offset: int,
-    end_offset: int,
-    name: str,
-) -> ProducerStateManager:
-    """The producers as they stood at ``end_offset``: the newest readable snapshot below it, and the log from there.
-
-    Without a snapshot the log is replayed from ``start_offset``. Raises `OSError`.
-    """
-    steps = restore_steps(
-        files, directory, snapshots, segments, start_offset=start_offset, end_offset=end_offset, name=name
-    )
-    return to_the_end(steps)
 
 
 def restore_steps(
@@ -46,7 +26,10 @@ def restore_steps(
     end_offset: int,
     name: str,
 ) -> Generator[None, None, ProducerStateManager]:
-    """The same in steps, as `replay_steps`."""
+    """The producers as they stood at ``end_offset``: the newest readable snapshot below it, and the log from there.
+
+    Without a snapshot the log is replayed from ``start_offset``. Goes in the steps of `replay_steps`. Raises `OSError`.
+    """
     state = ProducerStateManager(name)
     state.end_offset = start_offset
     for offset in sorted((offset for offset in snapshots if offset <= end_offset), reverse=True):

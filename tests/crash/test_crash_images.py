@@ -10,7 +10,7 @@ import pytest
 from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.log.log import AppendOrigin, Log
-from stratalog.hot.recovery.replay import replay
+from stratalog.hot.recovery.replay import replay_steps
 from stratalog.hot.state.producer_state import ProducerStateManager
 from stratalog.wire.batch import Record, build_batch, build_control_batch, iter_headers
 from stratalog.wire.topic import TopicPartition
@@ -232,7 +232,7 @@ def check(log: Log, known: Known) -> None:
 def check_state(log: Log, start: int, end: int) -> None:
     if start == 0:
         fresh = ProducerStateManager()
-        replay(fresh, log._segments, end)
+        list(replay_steps(fresh, log._segments, end))
         assert fresh.to_bytes() == log.producer_state.to_bytes(), "the producer state is not what the log says"
         opened = [first for first, _ in fresh.open_transactions()]
         assert opened == [first for first, _ in log.producer_state.open_transactions()]

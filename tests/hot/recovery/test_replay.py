@@ -1,7 +1,7 @@
 """Tests of hot/recovery/replay.py."""
 
 from stratalog.hot.log.log import AppendOrigin
-from stratalog.hot.recovery.replay import replay, replay_segment
+from stratalog.hot.recovery.replay import replay_segment, replay_steps
 from stratalog.hot.state.producer_state import ProducerStateManager
 
 
@@ -19,8 +19,8 @@ def test_replaying_the_log_gives_the_state_that_appending_gave(bench):
             log.roll()
     log.write_queued()
     state = ProducerStateManager()
-    replay(state, log._segments, 9)
-    replay(state, log._segments, log.log_end_offset)
+    list(replay_steps(state, log._segments, 9))
+    list(replay_steps(state, log._segments, log.log_end_offset))
     assert state.entries == log.producer_state.entries
     assert state.end_offset == log.log_end_offset
     fresh = ProducerStateManager()
@@ -36,5 +36,5 @@ def test_replay_stops_at_the_offset_asked_for(bench):
         bench.append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
     log.write_queued()
     state = ProducerStateManager()
-    replay(state, log._segments, 2)
+    list(replay_steps(state, log._segments, 2))
     assert (state.entries[7].last_sequence, state.end_offset) == (1, 2)

@@ -4,7 +4,8 @@ from contextlib import suppress
 
 import pytest
 
-from stratalog.hot.recovery.snapshots import restore_state, stray_snapshots
+from stratalog.hot.recovery.replay import to_the_end
+from stratalog.hot.recovery.snapshots import restore_steps, stray_snapshots
 from stratalog.hot.state.producer_snapshot import ProducerEntry, snapshot_to_bytes
 
 
@@ -22,10 +23,10 @@ def test_the_newest_readable_snapshot_is_taken(files, tmp_path):
     (tmp_path / f"{5:020d}.snapshot").write_bytes(snapshot_to_bytes([entry]))
     (tmp_path / f"{9:020d}.snapshot").write_bytes(b"damaged")
     options = {"start_offset": 0, "name": "flights-0"}
-    state = restore_state(files, str(tmp_path), [5, 9, 12], [], end_offset=10, **options)
+    state = to_the_end(restore_steps(files, str(tmp_path), [5, 9, 12], [], end_offset=10, **options))
     assert state.entries == {7: entry}
     assert state.end_offset == 10
-    assert restore_state(files, str(tmp_path), [5, 9], [], end_offset=4, **options).entries == {}
+    assert to_the_end(restore_steps(files, str(tmp_path), [5, 9], [], end_offset=4, **options)).entries == {}
 
 
 @pytest.mark.parametrize("room", [0, 12, 80, 114, 130, 1 << 20])
