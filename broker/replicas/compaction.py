@@ -335,7 +335,7 @@ class Compaction:
 
     async def _note_gaps(self, unified: UnifiedLog, end_offset: int) -> None:
         """Store the offset below which gaps may be, before the first gap exists. A start would take them for damage."""
-        if unified.log.compaction.expect_gaps(end_offset):
+        if unified.log.compaction.expect_gaps(end_offset, unified.cleanable_below):
             services = self._services
             directory = services.directories.of(unified.partition.directory)
             if not await services.slices.run(

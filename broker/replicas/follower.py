@@ -312,7 +312,7 @@ class Follower:
         """Cut the log towards ``offset``, as far as a turn of the loop takes; whether more is to be cut. Raises `OSError`."""
         log_, partition = self._log, self._partition
         if log_.log_start_offset < offset < log_.log_end_offset and log_.compaction.has_passed(offset):
-            text = f"{why}, and the cleaner here has taken older records away for those: all of it is kept beside it as -stray, and copied again"
+            text = f"{why}, and a cleaner has taken older records away for those: all of it is kept beside it as -stray, and copied again"
             self._begin_anew(log_.log_start_offset, text, is_kept=True)
             return False
         end, cut = log_.log_end_offset, log_.next_cut(offset)

@@ -29,14 +29,11 @@ _NEVER: Final = LONG_MAX
 class LogCompaction:
     """The cleaner's side of one log."""
 
-    __slots__ = ("_parts", "_section_end", "_swap_count", "_swapped")
+    __slots__ = ("_parts", "_swap_count")
 
     def __init__(self, parts: LogParts) -> None:
         self._parts = parts
         self._swap_count = 0
-        self._section_end = 0
-        self._swapped = (-1, 0)
-        """The generation of the log and the end of the section whose cleaning last put something in: its row comes later."""
 
     @property
     def policy(self) -> CleaningPolicy:
@@ -60,10 +57,14 @@ class LogCompaction:
         self._parts.place.clean_below = function
 
     def has_passed(self, offset: int) -> bool:
-        """Whether records below ``offset`` may be gone for later ones from ``offset`` on."""
-        generation, end = self._swapped
-        under_way = end if generation == self._parts.cycles.generation else 0
-        return max(under_way, self._parts.place.clean_below()) > offset
+        """Whether records below ``offset`` may be gone for later ones from ``offset`` on.
+
+        The cleaner has been here, or where the log was copied from: there it came no further than the gaps that are allowed.
+        Both are committed, and so below each cut after a clean election.
+        """
+        gaps, config = self._parts.gaps, self._parts.place.config
+        gaps_below = gaps.below if gaps.is_known or config.compacted else 0
+        return max(gaps_below, self._parts.place.clean_below()) > offset
 
     def begin_again(self, now_ms: int, why: str) -> str | None:
         """Keep the whole log aside and begin at its start. Returns the directory that has it. Raises `OSError`.
@@ -75,13 +76,18 @@ class LogCompaction:
             self._parts, start, (), None, log_start_offset=start, now_ms=now_ms, reason=why, oldest_first=True
         )
 
-    def expect_gaps(self, end_offset: int) -> bool:
-        """Allow gaps below ``end_offset``. True if that is new: the caller stores it before a gap exists."""
+    def expect_gaps(self, end_offset: int, limit_offset: int) -> bool:
+        """Allow gaps below ``end_offset``. True if that is new: the caller stores it before a gap exists.
+
+        They are allowed further at once, up to ``limit_offset``: all below is committed, see `has_passed`.
+        """
         gaps = self._parts.gaps
         if gaps.are_kept_at_borders(end_offset):
             return False
         synced = min(self._parts.segments.active.base_offset, self._parts.cycles.flushed_offset)
-        gaps.expect_at_borders(max(end_offset, synced))  # a tail that a power cut takes from a roll is no gap
+        gaps.expect_at_borders(
+            max(end_offset, min(synced, limit_offset))
+        )  # a tail that a power cut takes from a roll is no gap
         return True
 
     def cleanable_segments(self) -> list[CleanableSegment]:
@@ -119,7 +125,6 @@ class LogCompaction:
         ``forgettable_below``: tombstones and markers below this offset may be dropped.
         """
         parts, config = self._parts, self._parts.place.config
-        self._section_end = section.end_offset
         segments = tuple(one for one in self.cleanable_segments() if one.end_offset <= section.end_offset)
         return CleanJob(
             directory=parts.place.directory,
@@ -197,7 +202,6 @@ class LogCompaction:
         for old in swap.old:
             self._parts.place.cache.drop(old)
         self._parts.gaps.cleaned = True
-        self._swapped = swap.cleaned.generation, self._section_end
         swap.is_in = True
         return True
 

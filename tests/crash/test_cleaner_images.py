@@ -167,7 +167,7 @@ def clean(directory: LogDirectory, log: Log, now_ms: int, rng: random.Random, *,
     )
     cleaning = Cleaning(job, directory.files, lambda _: None)
     built = cleaning.build_map()
-    if log.compaction.expect_gaps(built.end_offset):
+    if log.compaction.expect_gaps(built.end_offset, log.log_end_offset):
         directory.write_bounds({PARTITION: log})
     for number in range(len(built.groups)):
         cleaned = cleaning.clean_group(number)

@@ -27,7 +27,7 @@ def cleaning(node):
     yield
     if not may_clean(node, job):
         return
-    if log.compaction.expect_gaps(section.end_offset):
+    if log.compaction.expect_gaps(section.end_offset, unified.cleanable_below):
         node.keep_bounds()
     if not log.compaction.cleaned_before:
         note_cleaner_offset(node.directory, NAME, section.first_dirty_offset)()

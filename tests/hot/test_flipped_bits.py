@@ -94,7 +94,7 @@ def write(bench, compactor_type, directory: LogDirectory, name: TopicPartition, 
         log.sync()
         compactor = compactor_type(directory.files)
         log.producer_state.on_high_watermark(log.log_end_offset)
-        log.compaction.expect_gaps(log.active_base_offset)
+        log.compaction.expect_gaps(log.active_base_offset, log.log_end_offset)
         assert [one for one in compactor.clean(log, now_ms=bench.now_ms + 10**9) if one.changed]
         note_cleaner_offset(directory, name, compactor.cleaned_offset)()
     if name.topic == "tiered":

@@ -13,7 +13,7 @@ from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.batch import Record, build_batch
 from stratalog.wire.topic import TopicPartition
-from tests.broker.replicas.test_follower import LEADER, NOW_MS, batch, bench, data, heard, leading  # noqa: F401 - fixtures
+from tests.broker.replicas.test_follower import LEADER, NOW_MS, batch, bench, data, following, heard, leading  # noqa: F401 - fixtures
 
 NAME = TopicPartition("t", 0)
 
@@ -65,9 +65,12 @@ def test_a_copy_that_is_cut_above_its_cleaner_keeps_the_rest(cleaned, heard, off
     assert (log.first_base_offset, log.log_end_offset, stray(tmp_path)) == (0, offset, [])
 
 
-def test_a_copy_that_is_cut_while_it_is_cleaned_is_copied_again(bench, heard):  # noqa: F811
-    """The older value of a key is gone already; the row of the cleaner comes at its end."""
+@pytest.fixture
+def half_cleaned(tmp_path, directory):
+    """A copy from whose log the cleaner has just taken the older value of a key: its row comes at the end of the section."""
+    bench = following(str(tmp_path / "t-0"), cleanup_policy=frozenset({"compact"}))  # noqa: F811
     log, compaction = bench.partition.log, bench.partition.log.compaction
+    follow_cuts(directory, log)
     for key in (b"k", b"other", b"k", b"last"):
         built = build_batch([Record(0, NOW_MS, key, b"v")])
         log.append_as_leader(memoryview(built), leader_epoch=4, now_ms=NOW_MS)
@@ -79,13 +82,80 @@ def test_a_copy_that_is_cut_while_it_is_cleaned_is_copied_again(bench, heard):  
     cleaning = Cleaning(job, RealFilesystem(), lambda _: None)
     cleaning.build_map()
     assert not compaction.has_passed(2)
+    assert compaction.expect_gaps(section.end_offset, log.log_end_offset)
+    directory.write_bounds({NAME: log})
     swap = compaction.begin_replace(cleaning.clean_group(0))
-    for _ in swap.stage():
-        swap.sync()
-    compaction.put_in(swap)
-    assert (compaction.has_passed(3), compaction.has_passed(4)) == (True, False)
-    bench.partition.follow(LEADER, 6).take(data(diverging=(4, 2)), heard)
-    assert (log.log_end_offset, compaction.has_passed(0)) == (0, False)
+    for steps in (swap.stage(), compaction.retire(swap)):
+        for _ in steps:
+            swap.sync()
+        compaction.put_in(swap)
+    return bench
+
+
+def test_a_copy_that_is_cut_while_it_is_cleaned_is_copied_again(half_cleaned, heard):  # noqa: F811
+    """The older value of a key is gone already; the row of the cleaner comes at its end."""
+    log = half_cleaned.partition.log
+    assert (log.compaction.has_passed(3), log.compaction.has_passed(4)) == (True, False)
+    half_cleaned.partition.follow(LEADER, 6).take(data(diverging=(4, 2)), heard)
+    assert (log.log_end_offset, log.compaction.has_passed(0)) == (0, False)
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_copy_whose_cleaning_a_crash_has_ended_is_copied_again(half_cleaned, directory, tmp_path, policy):
+    """It has no row of the cleaner: it was cut like a log that was never cleaned, and led in order later without the key."""
+    half_cleaned.partition.log.abandon()
+    again = LogDirectory.load(str(tmp_path), RealFilesystem())
+    assert NAME not in again.cleaner_offsets
+    found = again.open_log(
+        NAME, b"i" * 16, LogConfig(cleanup_policy=frozenset({policy})), now_ms=1, others_have_it=True
+    )
+    assert (found.log_end_offset, found.compaction.has_passed(3), found.compaction.has_passed(4)) == (4, True, False)
+
+
+def test_a_copy_of_a_cleaned_range_is_copied_again_when_it_is_cut_within(bench, heard, tmp_path):  # noqa: F811
+    """Its leader's cleaner took older values for those that are cut here: other replicas have them."""
+    role, log = bench.partition.follow(LEADER, 5), bench.partition.log
+    role.take(data(batch(0, 2), batch(8, 2), high_watermark=20), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    bench.disk.keep_bounds()
+    role.take(data(batch(8, 2), batch(10, 15), high_watermark=20), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert (log.log_end_offset, log.compaction.has_passed(19), log.compaction.has_passed(20)) == (25, True, False)
+    role = bench.partition.follow(LEADER, 6)
+    role.take(data(diverging=(5, 20)), heard)
+    assert (log.first_base_offset, log.log_end_offset, stray(tmp_path)) == (0, 10, []), (
+        "cut at the batch that begins below"
+    )
+
+
+def test_the_cleaner_of_a_leader_allows_gaps_no_further_than_what_is_committed(bench):  # noqa: F811
+    """Each clean election cuts a leader that was killed above that: all of its log was copied again."""
+    log = bench.partition.log
+    for _ in range(6):
+        built = build_batch([Record(0, NOW_MS, b"k", b"v")])
+        log.append_as_leader(memoryview(built), leader_epoch=4, now_ms=NOW_MS)
+        log.roll()
+    log.write_queued()
+    log.sync()
+    assert log.compaction.expect_gaps(2, 4)
+    assert [log.compaction.has_passed(offset) for offset in (3, 4)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "config", [LogConfig(), LogConfig(cleanup_policy=frozenset({"compact"}))], ids=["plain", "compacted"]
+)
+def test_only_a_compacted_log_counts_as_cleaned_where_checkpoints_are_damaged(bench, tmp_path, config):  # noqa: F811
+    """No file tells where logs have gaps: plain ones are not all copied again for it."""
+    bench.lead(4)
+    leading(bench, 3)
+    bench.partition.log.abandon()
+    for name in ("log-bounds", "cleaner-offset-checkpoint"):
+        (tmp_path / name).write_bytes(b"damage")
+    again = LogDirectory.load(str(tmp_path), RealFilesystem())
+    found = again.open_log(NAME, b"i" * 16, config, now_ms=1, others_have_it=True)
+    assert (found.log_end_offset, found.compaction.has_passed(2)) == (3, config.compacted)
 
 
 @pytest.mark.parametrize("renames", range(25))

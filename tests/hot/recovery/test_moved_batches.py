@@ -36,7 +36,7 @@ def log(bench, interval_bytes):
         if count > 1:
             log.roll()
     log.sync()
-    log.compaction.expect_gaps(END)
+    log.compaction.expect_gaps(END, END)
     return log
 
 
