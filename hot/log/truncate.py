@@ -20,6 +20,7 @@ from stratalog.hot.segments.segment_indexes import SegmentIndexes
 from stratalog.hot.segments.segments import SegmentList
 from stratalog.hot.state.producer_snapshot import ProducerEntry
 from stratalog.hot.state.producer_state import ProducerStateManager
+from stratalog.wire.batch import NO_SEQUENCE
 
 __all__ = ["discard_unwritten", "next_cut", "truncate_to"]
 
@@ -177,14 +178,22 @@ def discard_unwritten(parts: LogParts) -> None:
 def _await_first_batches(entries: dict[int, ProducerEntry], forgotten: dict[int, ProducerEntry]) -> None:
     """Make a producer whose very first batch was refused send that one again before any other.
 
-    From an unknown producer any sequence is taken: its next batch, already on its way, would be, and the first one
-    then be out of order for ever.
+    From an unknown producer any sequence is taken, and from one that only a marker tells of: its next batch, already on its
+    way, would be, and the first one then be out of order for ever.
     """
-    for producer_id, entry in forgotten.items():
-        first = next(iter(entry.batches), None)
-        if producer_id not in entries and (first is None or first.first_sequence == 0):
+    for producer_id, before in forgotten.items():
+        first = next(iter(before.batches), None)
+        awaited = before.awaited_sequence if first is None else first.first_sequence
+        entry = entries.get(producer_id)
+        if entry is not None:
+            if entry.producer_epoch == before.producer_epoch and entry.last_sequence == NO_SEQUENCE:
+                entry.awaited_sequence = awaited
+        elif awaited == 0:
             entries[producer_id] = ProducerEntry(
-                producer_id, producer_epoch=entry.producer_epoch, last_timestamp_ms=entry.last_timestamp_ms
+                producer_id,
+                producer_epoch=before.producer_epoch,
+                last_timestamp_ms=before.last_timestamp_ms,
+                awaited_sequence=0,
             )
 
 

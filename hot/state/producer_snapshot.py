@@ -82,6 +82,8 @@ class ProducerEntry(msgspec.Struct):
     """Where the open transaction began in this partition, -1 when none is open."""
     kept: bytes = b""
     """The last batches of the current epoch, packed: a broker remembers 100,000 producers in some 50 MB."""
+    awaited_sequence: int = NO_SEQUENCE
+    """The sequence of its first batch in this epoch if that found no room and comes again; in memory only, -1 for none."""
 
     @property
     def batches(self) -> list[BatchMetadata]:

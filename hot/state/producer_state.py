@@ -22,7 +22,6 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["AppendOrigin", "CompletedTransaction", "EndMarker", "ProducerStateManager"]
 
-_SEQUENCE_MAX = 0x7FFFFFFF
 _SEQUENCES = 1 << 31
 _EPOCH_BUMP_VERSION = 2
 
@@ -104,7 +103,9 @@ class ProducerStateManager:
         """Whether a client's data batch may be appended; returns the earlier append if it is a duplicate.
 
         ``transaction_version`` is that of a batch which begins a transaction. Under v2 each has an epoch of its own, so
-        that sequences begin at 0 in it: an unknown producer's other batch has overtaken the first one.
+        that sequences begin at 0 in it: an unknown producer's other batch has overtaken the first one. Under v1 sequences
+        go on, and a marker may be all that the log has of a producer: its batches were in front of the log start when this
+        copy began. It may go on anywhere, as one that is not known at all (decision 0071; Kafka demands 0).
 
         A duplicate in a transaction belongs to the one that is open. librdkafka uses sequences again that it purged with an
         aborted transaction: the next one's record would be answered as a duplicate of the aborted one, and lost (Kafka does).
@@ -125,7 +126,7 @@ class ProducerStateManager:
                 if is_same and batch.first_offset >= oldest_offset:
                     return batch
         self._check_epoch(entry, epoch)
-        self._check_sequence(entry, epoch, base_sequence)
+        self._check_sequence(entry, epoch, base_sequence, transaction_version)
         self.check_transaction_state(producer_id, transactional=transactional)
         return None
 
@@ -189,16 +190,22 @@ class ProducerStateManager:
                 f"which is older than the last seen epoch {entry.producer_epoch}",
             )
 
-    def _check_sequence(self, entry: ProducerEntry, epoch: int, base_sequence: int) -> None:
+    def _check_sequence(self, entry: ProducerEntry, epoch: int, base_sequence: int, transaction_version: int) -> None:
         if entry.producer_epoch == NO_PRODUCER_EPOCH:
             return
-        if epoch != entry.producer_epoch:
-            expected = 0
-        else:
-            last = entry.last_sequence
-            expected = 0 if last in (NO_SEQUENCE, _SEQUENCE_MAX) else last + 1
+        expected = self._expected_sequence(entry, epoch, base_sequence, transaction_version)
         if base_sequence != expected:
             raise self._out_of_order(entry.producer_id, epoch, base_sequence, expected)
+
+    def _expected_sequence(self, entry: ProducerEntry, epoch: int, base_sequence: int, transaction_version: int) -> int:
+        if epoch != entry.producer_epoch:
+            return 0
+        last = entry.last_sequence
+        if last != NO_SEQUENCE:
+            return (last + 1) % _SEQUENCES
+        if transaction_version >= _EPOCH_BUMP_VERSION:
+            return 0
+        return base_sequence if entry.awaited_sequence == NO_SEQUENCE else entry.awaited_sequence
 
     def _out_of_order(self, producer_id: int, epoch: int, base_sequence: int, expected: int) -> KafkaError:
         return KafkaError(
@@ -258,6 +265,7 @@ class ProducerStateManager:
         if entry.producer_epoch != marker.producer_epoch:
             entry.producer_epoch = marker.producer_epoch
             entry.kept = b""
+        entry.awaited_sequence = NO_SEQUENCE
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = marker.timestamp_ms
         if completed is not None:

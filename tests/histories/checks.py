@@ -49,6 +49,7 @@ def check_producers(world, node) -> None:
     if node.gone and (node.partition.leader is None or not world.strict):
         return  # a copy of a cleaned log knows a producer from its last batch on, which may not have come yet
     wanted = producers(node.full)
+    data = [offset for offset, rec in node.full.items() if rec.kind == DATA]
     state = log.producer_state
     open_ = {entry.producer_id: first for first, entry in state.open_transactions()}
     for producer, (epoch, sequence, first) in wanted.items():
@@ -58,7 +59,8 @@ def check_producers(world, node) -> None:
             if last >= log.log_start_offset:
                 raise Wrong(f"{node.number} has forgotten producer {producer}, whose last offset is {last}")
             continue
-        if (entry.producer_epoch, entry.last_sequence) != (epoch, sequence):
+        in_front = not any(o >= log.log_start_offset for o in data if node.full[o].producer == producer)
+        if (entry.producer_epoch, entry.last_sequence) not in ((epoch, sequence), (epoch, -1) if in_front else ()):
             raise Wrong(
                 f"{node.number}: producer {producer} is at {entry.producer_epoch, entry.last_sequence}, "
                 f"its log says {epoch, sequence}"

@@ -33,10 +33,15 @@ class Client:
         self.world, self.transactional = world, transactional
         self.producer, self.epoch, self.sequence = 1000 + 100 * number, 0, 0
         self.pending = None  # (records, base sequence)
-        self.open = False
+        self.open, self.first_offset = False, -1
         self.marker = None  # kind that the coordinator has decided upon
         self.fenced = False
         self.waiting = False
+
+    def begin(self, offset: int) -> None:
+        """A batch is about to be sent, to be appended at an offset: it begins a transaction if none is open."""
+        if self.transactional and not self.open:
+            self.open, self.first_offset = True, offset
 
     def renew(self) -> None:
         """Data was lost, by right: begin as another producer."""
@@ -94,10 +99,12 @@ class Clients:
 
         before = node.log.log_end_offset
         self.log("produce", client.producer, "epoch", client.epoch, "seq", sequence, [r.key for r in records])
-        client.open = client.open or client.transactional
+        client.begin(before)
         leader = node.partition.leader
         waiting = CallingBack(done, 10**9)
-        leader.append(memoryview(batch), -1, None, waiting, ready=True, transaction_version=0)
+        begins = client.transactional and not node.log.producer_state.is_open(client.producer)
+        version = begins * self.transaction_version
+        leader.append(memoryview(batch), -1, None, waiting, ready=True, transaction_version=version)
         for number in range(before, node.log.log_end_offset):
             record = records[number - before]
             node.full[number] = Rec(
@@ -148,10 +155,27 @@ class Clients:
         }  # fmt: skip
         if error.code in retriable:
             return
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.aborts(client, error):
+            return
         if self.strict:
             raise Wrong(f"a client is refused for good: {error}")
         self.log("  renewed", client.producer, error.code.name)
         client.renew()
+
+    def aborts(self, client: Client, error: KafkaError) -> bool:
+        """Whether an answer out of order ends the transaction alone. Raises `Wrong` where the log could not know that."""
+        log = self.led.log
+        if client.transactional and self.transaction_version == 2:
+            if client.first_offset >= log.log_start_offset:
+                return False
+            # It has an epoch of its own, and began in front of the log start: this copy knows none of it.
+            client.marker, client.pending = ABORT, None
+            self.count["began in front of the log start"] += 1
+            return True
+        entry = log.producer_state.entries.get(client.producer)
+        if entry is None or (entry.producer_epoch, entry.last_sequence) == (client.epoch, -1):
+            raise Wrong(f"a log that knows no batch of a producer refuses one: {error}")
+        return False
 
     def acknowledge(self, records, info: AppendInfo) -> None:
         for offset, record in enumerate(records, info.base_offset):

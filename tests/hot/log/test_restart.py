@@ -10,6 +10,7 @@ import pytest
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.snapshots import ProducerSnapshots
 from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.hot.state.producer_state import AppendOrigin
 from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.wire.errors import Corrupt
 from tests.hot.conftest import LogBench
@@ -34,6 +35,20 @@ def test_a_restart_with_a_corrupt_snapshot_changes_nothing(log):
     with pytest.raises(Corrupt):
         log.truncate_fully_and_start_at(500, [], b"nonsense")
     assert log.log_end_offset == 30
+
+
+def test_a_copy_that_begins_behind_a_producers_batches_takes_its_next_ones(bench, log):
+    """It has the marker alone, and leads next, before or after a restart. The transaction of then was refused for good."""
+    log.truncate_fully_and_start_at(500, [], None, log_start_offset=500)
+    marker, origin = bench.marker(commit=True), AppendOrigin.COORDINATOR
+    log.append_as_leader(marker, leader_epoch=1, now_ms=bench.now_ms, origin=origin)
+    log.sync()
+    for sequence in (40, 42):
+        log.close()
+        log = bench.open(clean=False, log_start_offset=500)
+        options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+        assert not bench.append(log, 2, base_sequence=sequence, **options).duplicate
+        log.sync()
 
 
 def test_quarantine_keeps_every_file_aside(bench, log, tmp_path):

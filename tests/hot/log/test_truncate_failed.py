@@ -9,8 +9,9 @@ import pytest
 from stratalog.hot.config import LogConfig
 from stratalog.hot.log.snapshots import ProducerSnapshots
 from stratalog.hot.state.leader_epochs import EpochEntry
+from stratalog.hot.state.producer_state import AppendOrigin
 from stratalog.hot.storage.filesystem import RealFile, RealFilesystem
-from stratalog.wire.errors import KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=0)
 CALLS_MAX = 200
@@ -209,3 +210,43 @@ def test_batches_that_find_no_room_have_no_segment_read_again(bench, full_disk, 
     monkeypatch.setattr(ProducerSnapshots, "state_at", None)
     log.discard_unwritten()
     assert log.producer_state.to_bytes() == expected
+
+
+def test_a_producer_that_only_a_marker_tells_of_begins_with_its_refused_batch_again(bench, full_disk):
+    """Any other would be taken, and that one be out of order for ever; the marker alone awaits none, and ends the waiting."""
+    bench.files = full_disk
+    log = bench.open()
+
+    def end(producer_id):
+        marker, origin = bench.marker(commit=True, producer_id=producer_id), AppendOrigin.COORDINATOR
+        log.append_as_leader(marker, leader_epoch=1, now_ms=bench.now_ms, origin=origin)
+
+    def refuse(append):
+        bench.files.room = 0
+        append()
+        with pytest.raises(OSError, match="no space"):
+            log.write_queued()
+        bench.files.room = 1 << 30
+        log.discard_unwritten()
+
+    def send(producer_id, sequence):
+        return bench.append(
+            log, 2, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+
+    end(7)
+    end(9)
+    log.sync()
+    for _ in range(2):
+        refuse(lambda: send(7, 5))
+    with pytest.raises(KafkaError) as failure:
+        send(7, 7)
+    assert failure.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert not send(7, 5).duplicate
+    log.sync()
+    refuse(lambda: end(8))
+    assert not send(8, 3).duplicate
+    log.sync()
+    refuse(lambda: send(9, 5))
+    end(9)
+    assert not send(9, 8).duplicate

@@ -244,6 +244,30 @@ def test_under_v2_an_unknown_producer_begins_at_0():
     assert state.check_batch(7, 0, 1, 0, transactional=True) is None
 
 
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_producer_that_only_a_marker_tells_of_goes_on_anywhere(loaded):
+    """A copy begins at the log start, behind the batches: the next transaction of its epoch was refused for good."""
+    producer = Producer()
+    assert producer.end(commit=True, epoch=3) is None
+    if loaded:
+        producer.state.load_bytes(producer.state.to_bytes(), producer.offset)
+    assert producer.send(7, count=2, epoch=3, transactional=True) == ("appended", 1)
+    assert producer.send(7, count=2, epoch=3, transactional=True) == ("duplicate", 1)
+    assert refused(producer.send, 10, epoch=3, transactional=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.send(9, epoch=3, transactional=True) == ("appended", 3)
+
+
+def test_a_marker_tells_where_another_epoch_or_a_transaction_of_v2_begins():
+    """Both begin at sequence 0, whatever is gone: another batch has overtaken the first one."""
+    producer = Producer()
+    producer.end(commit=True, epoch=3)
+    assert refused(producer.send, 7, epoch=2, transactional=True) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refused(producer.send, 7, epoch=4, transactional=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    check, options = producer.state.check_batch, {"transactional": True, "transaction_version": 2}
+    assert refused(check, 7, 3, 7, 0, **options) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert check(7, 3, 0, 0, **options) is None
+
+
 def test_batches_since_the_last_write_are_taken_back():
     """New and known producers, transactions that began or ended meanwhile; further back is not known."""
     state = ProducerStateManager()
