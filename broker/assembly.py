@@ -395,6 +395,7 @@ def new_housekeeping(broker: BrokerParts) -> Housekeeping:
         removals=broker.removals,
         slices=broker.dispatcher.slices,
         report_corruption=broker.report_corruption,
+        watch_transactions=broker.coordinators.late.look,
         trim=None if broker.replication is None else broker.replication.trim,
     )
     return Housekeeping(services, GroupCopies(copies))

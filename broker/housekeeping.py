@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from stratalog.broker.archive.group_copies import LOOK_SECONDS, GroupCopies
 from stratalog.broker.archive.tiering import Tiering
+from stratalog.broker.coordinators.late import LOOK_SECONDS as WATCH_SECONDS
 from stratalog.broker.quorum.replica import MetadataReplica
 from stratalog.broker.replicas.background_removal import BackgroundRemoval
 from stratalog.broker.replicas.directories import Directories, Directory
@@ -56,6 +57,8 @@ class HousekeepingServices(Struct, frozen=True, kw_only=True):
     removals: BackgroundRemoval
     slices: Slices
     report_corruption: Callable[[UnifiedLog, Corrupt], None]
+    watch_transactions: Callable[[], Steps[None]]
+    """Looks for transactions that are open for too long (`LateTransactions.look`)."""
     trim: Callable[[Follower], None] | None = None
     """Lets a follower's local copies of archived records go; None without followers."""
 
@@ -89,6 +92,7 @@ class Housekeeping:
         self._repeat("checkpoint", checkpoint_ms / 1000, self._checkpoint)
         self._repeat("copies of groups", LOOK_SECONDS, self.group_copies.look)
         self._repeat("replicas that lag", config.integer("replica.lag.time.max.ms") / 2000, self._check_lag)
+        self._repeat("late transactions", WATCH_SECONDS, self._services.watch_transactions)
         self._repeat("deleted files", config.integer("log.segment.delete.delay.ms") / 1000, self._remove_doomed)
 
     def stop(self) -> None:

@@ -13,6 +13,7 @@ from stratalog.broker.coordinators.groups import GroupCoordinator
 from stratalog.broker.coordinators.hanging import HangingTransactions, add_hanging_figures
 from stratalog.broker.coordinators.host import CoordinatorHost
 from stratalog.broker.coordinators.internal_topics import InternalTopics, TopicMaking
+from stratalog.broker.coordinators.late import LateTransactions, add_late_figures
 from stratalog.broker.coordinators.transaction_metrics import add_transaction_figures
 from stratalog.broker.coordinators.transactions import TransactionCoordinator
 from stratalog.broker.replicas.partition_table import PartitionTable
@@ -65,8 +66,16 @@ class Coordinators:
         )
         self._remote = services.remote
         add_transaction_figures(services.metrics, self.transactions, clock)
+        self.late = LateTransactions(
+            lambda: services.partitions, lambda: services.config().integer("transaction.max.timeout.ms"), clock
+        )
+        add_late_figures(services.metrics, self.late, clock)
         self.hanging = HangingTransactions(
-            self.transactions, lambda: services.partitions, image, alone=services.remote is None
+            self.transactions,
+            lambda: services.partitions,
+            image,
+            is_late=self.late.is_late,
+            alone=services.remote is None,
         )
         add_hanging_figures(services.metrics, self.hanging, clock)
         self._hosts: list[CoordinatorHost] = [self.groups.host, self.transactions.host]

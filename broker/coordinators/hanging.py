@@ -38,6 +38,7 @@ from stratalog.metadata.transactions.transaction import EPOCH_MAX, Transaction
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.end_txn import EndTxnResponse
 from stratalog.wire.schema import Message
+from stratalog.wire.topic import TopicPartition
 
 __all__ = ["HangingTransactions", "add_hanging_figures"]
 
@@ -64,10 +65,15 @@ class HangingTransactions:
         partitions: Callable[[], PartitionTable],
         image: Callable[[], ClusterImage],
         *,
+        is_late: Callable[[TopicPartition, int, int], bool] = lambda *_: False,
         alone: bool = True,
     ) -> None:
-        """``alone``: this broker coordinates every transaction, and hosts every partition."""
+        """``alone``: this broker coordinates every transaction, and hosts every partition.
+
+        ``is_late``: whether a partition has the transaction of a producer, from an offset on, open for longer than any may be.
+        """
         self._alone = alone
+        self._is_late = is_late
         self._coordinator = coordinator
         self._partitions = partitions
         self._image = image
@@ -232,8 +238,12 @@ class HangingTransactions:
         if known is None:
             return []
         if not self._alone:  # another broker may coordinate the rest
-            found = [one for one in found if one.producer_id in known or one in self._told]
+            found = [one for one in found if one.producer_id in known or self._is_named(one)]
         return [one for one in found if left_open(one, known.get(one.producer_id))]
+
+    def _is_named(self, one: OpenTransaction) -> bool:
+        """Whether the log has named a transaction whose coordinator may be another broker."""
+        return one in self._told or self._is_late(one.partition, one.producer_id, one.first_offset)
 
     def problems(self) -> Generator[None, None, list[str]]:
         """A sentence for each of them; it yields where it may pause."""

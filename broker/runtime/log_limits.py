@@ -29,6 +29,7 @@ STRANGERS: Final = (
     "stratalog.broker.network.connection",
     "stratalog.broker.requests.context",
     "stratalog.broker.coordinators.hanging",
+    "stratalog.broker.coordinators.late",
     "stratalog.broker.coordinators.log_loader",
     "stratalog.broker.coordinators.marker_writer",
     "stratalog.broker.coordinators.pattern_library",

@@ -7,6 +7,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from stratalog.broker import housekeeping
+from stratalog.broker.coordinators import late
 from stratalog.broker.housekeeping import PAUSE_SECONDS_MIN
 from stratalog.broker.runtime.clock import SystemClock
 from stratalog.broker.runtime.slices import to_the_end
@@ -387,3 +388,19 @@ def test_a_roll_that_fails_takes_the_directory_offline(start_node, watched_files
     node.run(lambda: to_the_end(node.node.housekeeping._tick()))
     assert node.node.failed.is_set()
     watched_files.faults.clear()
+
+
+def test_transactions_that_hang_are_looked_for(start_node, monkeypatch, caplog, new_batch):
+    """One that no coordinator knows is named once it is late."""
+    monkeypatch.setattr(housekeeping, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(late, "_LATE_MS", 0)
+    node = start_node(transaction_max_timeout_ms=1)
+    node.create("t")
+    batch = new_batch(b"v", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    log = node.partition("t").log
+    node.run(
+        lambda: log.append_as_leader(
+            memoryview(batch), leader_epoch=log.leader_epochs.latest_epoch, now_ms=node.node.clock.wall_ms()
+        )
+    )
+    node.wait_until(lambda: "the transaction of producer 9 from offset 0 on is open" in caplog.text)

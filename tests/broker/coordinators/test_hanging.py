@@ -261,6 +261,17 @@ async def test_a_transaction_that_another_broker_may_coordinate_is_not_ended(sev
     assert [one.producer_id for one in to_the_end(several.made.hanging())] == [7]
 
 
+async def test_a_late_transaction_is_reported_whichever_broker_coordinates_it(several):
+    """No other one has ended it in time: an unclean election may have dropped its marker."""
+    late = set()
+    several.made._is_late = lambda *place: place in late
+    several.write(0, 7, first=9)
+    assert to_the_end(several.made.problems()) == []
+    late.add((TopicPartition("t", 0), 7, 9))
+    (sentence,) = to_the_end(several.made.problems())
+    assert "stratalog transaction abort t --partition 0 --start-offset 9" in sentence
+
+
 async def test_the_word_of_the_coordinator_here_holds_in_a_cluster_too(several):
     """A committed transaction is committed; one that it does not end may have ended before, in another broker's partition."""
     several.know(7, Status.COMPLETE_COMMIT, epoch=4)
