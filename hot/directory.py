@@ -28,6 +28,7 @@ from stratalog.hot.segments.segment_cache import SegmentCache
 from stratalog.hot.state.log_bounds import (
     LOG_BOUNDS,
     LogBounds,
+    allowed_gaps_below,
     bounds_from_bytes,
     bounds_to_bytes,
     is_newer_than_checkpoint,
@@ -264,9 +265,9 @@ class LogDirectory(Struct):
 
         ``leader_epoch_max`` is the partition's newest epoch; the last three are as in `OpenRequest`.
         """
-        known_gaps_below = self._known_gaps_below(topic_partition, config)
+        known_gaps_below, known_border_gaps_below = self._known_gaps_below(topic_partition, config)
         cleaned = self._gaps_unknown or bool(known_gaps_below) or topic_partition in self.cleaner_offsets
-        return Log.open(
+        log = Log.open(
             self.partition_path(topic_partition),
             topic_partition,
             topic_id,
@@ -280,23 +281,23 @@ class LogDirectory(Struct):
             may_have_gaps=cleaned,
             summary=self.summaries.pop(topic_partition, None),
             known_gaps_below=known_gaps_below,
-            known_border_gaps_below=None
-            if known_gaps_below is None
-            else self.bounds[topic_partition].border_gaps_below,
+            known_border_gaps_below=known_border_gaps_below,
             leader_epoch_max=leader_epoch_max,
             refuse_damage=refuse_damage,
             durable_end=self.durable_end(topic_partition),
             unsynced_may_go=unsynced_may_go,
             others_have_it=others_have_it,
         )
+        log.gaps.allow_below(allowed_gaps_below(self.bounds, topic_partition, is_compacted=config.compacted))
+        return log
 
-    def _known_gaps_below(self, name: TopicPartition, config: LogConfig) -> int | None:
-        """As ``log-bounds`` has it; None if it has no row, or another broker may have cleaned the log: above its own row."""
-        gaps_below = self.bounds[name].gaps_below if name in self.bounds else None
+    def _known_gaps_below(self, name: TopicPartition, config: LogConfig) -> tuple[int | None, int | None]:
+        """As ``log-bounds`` has them; None if it has no row, or another broker may have cleaned the log: above its own row."""
+        _, gaps_below, border_gaps_below = self.bounds.get(name, (0, None, None))
         cleaned_below = self.cleaner_offsets.get(name, -1)
         if self._written_elsewhere and (config.compacted or cleaned_below >= 0):
-            return None
-        return None if cleaned_below > (gaps_below or 0) else gaps_below
+            return None, None
+        return (None, None) if cleaned_below > (gaps_below or 0) else (gaps_below, border_gaps_below)
 
     def durable_end(self, name: TopicPartition) -> int:
         """The end of what some checkpoint shows to have been synced; the largest offset if one of them is unreadable."""

@@ -62,9 +62,7 @@ class LogCompaction:
         The cleaner has been here, or where the log was copied from: there it came no further than the gaps that are allowed.
         Both are committed, and so below each cut after a clean election.
         """
-        gaps, config = self._parts.gaps, self._parts.place.config
-        gaps_below = gaps.below if gaps.is_known or config.compacted else 0
-        return max(gaps_below, self._parts.place.clean_below()) > offset
+        return max(self._parts.gaps.allowed_below, self._parts.place.clean_below()) > offset
 
     def begin_again(self, now_ms: int, why: str) -> str | None:
         """Keep the whole log aside and begin at its start. Returns the directory that has it. Raises `OSError`.

@@ -26,7 +26,7 @@ class LogGaps:
     replica has not synced lies below.
     """
 
-    __slots__ = ("below", "border_below", "cleaned", "is_known", "kept_below", "kept_border_below")
+    __slots__ = ("allowed_below", "below", "border_below", "cleaned", "kept_below", "kept_border_below")
 
     def __init__(self, below: int, border_below: int | None = None, kept_border_below: int | None = None) -> None:
         self.below = below
@@ -35,8 +35,8 @@ class LogGaps:
         """The value in ``log-bounds``: after a crash a gap between batches above it is taken for damage."""
         self.kept_border_below = self.border_below if kept_border_below is None else kept_border_below
         """The value in ``log-bounds``, or `NO_ROW`. It may be too large: the log was cut, or an earlier version has written it."""
-        self.is_known = self.kept_border_below != NO_ROW
-        """Whether ``below`` was written down, or seen, and is not merely the log's end."""
+        self.allowed_below = 0 if self.kept_border_below == NO_ROW else below
+        """As ``below``, but never merely the log's end, because its row does not count: a cleaner came no further."""
         self.cleaned = False
         """True if the log was cleaned: offsets may be missing, also if the topic is no longer compacted."""
 
@@ -56,13 +56,18 @@ class LogGaps:
     def expect(self, offset: int) -> None:
         """Allow gaps below ``offset``; the caller has that stored before there is one."""
         self.below = max(self.below, offset)
-        self.cleaned = self.is_known = True
+        self.allowed_below = max(self.allowed_below, offset)
+        self.cleaned = True
 
     def expect_at_borders(self, offset: int) -> None:
         """Allow gaps below ``offset`` at the ends of segments, too; all that the log has below it is synced."""
-        self.is_known = True
         self.below = max(self.below, offset)
+        self.allowed_below = max(self.allowed_below, offset)
         self.border_below = max(self.border_below, offset)
+
+    def allow_below(self, offset: int) -> None:
+        """Take ``offset`` for `allowed_below`, as the log directory has it at a start."""
+        self.allowed_below = min(offset, self.below)
 
     def kept(self, below: int | None, border_below: int | None) -> None:
         """Note that ``log-bounds`` has these, None for a log without gaps."""
@@ -82,6 +87,7 @@ class LogGaps:
         """Take ``end_offset`` as the new end of the log."""
         self.below = min(self.below, end_offset)
         self.border_below = min(self.border_below, end_offset)
+        self.allowed_below = min(self.allowed_below, end_offset)
         self.kept_below = min(self.kept_below, self.below)
 
     def first_unkept(self, records: memoryview, next_offset: int) -> tuple[int, int] | None:

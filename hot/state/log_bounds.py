@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from stratalog.hot.segments.scan import OFFSET_MAX
 from stratalog.hot.storage.checkpoint import LOG_START_OFFSETS
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Corrupt
@@ -25,6 +26,7 @@ from stratalog.wire.topic import TopicPartition
 __all__ = [
     "LOG_BOUNDS",
     "LogBounds",
+    "allowed_gaps_below",
     "bound_rows",
     "bounds_from_bytes",
     "bounds_to_bytes",
@@ -101,6 +103,18 @@ def _partition(name: str) -> TopicPartition:
     if len(parts) != _NAME_PARTS:
         raise ValueError(f"{name!r} names no partition")
     return TopicPartition(parts[0], int(parts[1]))
+
+
+def allowed_gaps_below(bounds: Mapping[TopicPartition, LogBounds], name: TopicPartition, *, is_compacted: bool) -> int:
+    """The offset below which a cleaner of ours may have been: its row was written before the first gap.
+
+    That holds also where a stop came between the two files. A compacted log without a row may be cleaned anywhere: it was put here
+    by hand, or the file is lost.
+    """
+    row = bounds.get(name)
+    if row is None:
+        return OFFSET_MAX if is_compacted else 0
+    return row.gaps_below or 0
 
 
 def is_newer_than_checkpoint(files: Filesystem, directory: str) -> bool:

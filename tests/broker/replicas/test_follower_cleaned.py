@@ -1,5 +1,6 @@
 """A copy is cut below where its own cleaner has been: what is left of it lacks records that its leader has."""
 
+import os
 from contextlib import suppress
 
 import pytest
@@ -156,6 +157,57 @@ def test_only_a_compacted_log_counts_as_cleaned_where_checkpoints_are_damaged(be
     again = LogDirectory.load(str(tmp_path), RealFilesystem())
     found = again.open_log(NAME, b"i" * 16, config, now_ms=1, others_have_it=True)
     assert (found.log_end_offset, found.compaction.has_passed(2)) == (3, config.compacted)
+
+
+COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
+
+
+def opened_again(bench, path, config=COMPACTED):  # noqa: F811
+    """The log as a start after a kill finds it."""
+    bench.partition.log.abandon()
+    again = LogDirectory.load(str(path), RealFilesystem())
+    found = again.open_log(NAME, b"i" * 16, config, now_ms=1, others_have_it=True)
+    follow_cuts(again, found)
+    return found
+
+
+def test_a_copy_that_began_behind_its_cleaner_keeps_what_no_cleaner_has_seen(cleaned, directory, tmp_path):
+    """Its leader's log, or archive, was further when it came back: each later cut after a kill had it copied again as a whole."""
+    log = cleaned.partition.log
+    log.gaps.expect(5)
+    log.truncate_fully_and_start_at(20, (), None)
+    leading(cleaned, 4)
+    cleaned.disk.write()
+    cleaned.disk.flush()
+    directory.write_bounds({NAME: log})
+    found = opened_again(cleaned, tmp_path)
+    assert (found.log_end_offset, found.compaction.has_passed(22), found.gaps.below) == (24, False, 5)
+
+
+def test_a_log_that_became_compacted_while_its_broker_was_away_was_never_cleaned(bench, directory, tmp_path):  # noqa: F811
+    """Its row says so. All of it was copied again after the first cut, though no cleaner had been anywhere."""
+    bench.lead(4)
+    leading(bench, 3)
+    bench.disk.write()
+    bench.disk.flush()
+    directory.write_bounds({NAME: bench.partition.log})
+    found = opened_again(bench, tmp_path)
+    assert (found.log_end_offset, found.compaction.has_passed(2)) == (3, False)
+
+
+def test_a_kill_between_two_checkpoints_has_no_log_copied_again(half_cleaned, directory, tmp_path):
+    """The checkpoint of log starts is the newer one, as where Kafka has run here: the rows from before hold, gaps come after them."""
+    half_cleaned.disk.flush()
+    log = half_cleaned.partition.log
+    for _ in range(3):
+        log.append_as_leader(memoryview(build_batch([Record(0, NOW_MS, b"k", b"v")])), leader_epoch=4, now_ms=NOW_MS)
+    log.write_queued()
+    log.sync()
+    newer = (tmp_path / "log-bounds").stat().st_mtime_ns + 1
+    os.utime(tmp_path / "log-start-offset-checkpoint", ns=(newer, newer))
+    found = opened_again(half_cleaned, tmp_path)
+    passed = found.compaction.has_passed
+    assert (found.log_end_offset, passed(3), passed(4)) == (7, True, False)
 
 
 @pytest.mark.parametrize("renames", range(25))
