@@ -105,7 +105,7 @@ class ProducerStateManager:
         ``transaction_version`` is that of a batch which begins a transaction. Under v2 each has an epoch of its own, so
         that sequences begin at 0 in it: an unknown producer's other batch has overtaken the first one. Under v1 sequences
         go on, and a marker may be all that the log has of a producer: its batches were in front of the log start when this
-        copy began. It may go on anywhere, as one that is not known at all (decision 0071; Kafka demands 0).
+        copy began. It may go on anywhere, as one that is not known at all (decision 0073; Kafka demands 0).
 
         A duplicate in a transaction belongs to the one that is open. librdkafka uses sequences again that it purged with an
         aborted transaction: the next one's record would be answered as a duplicate of the aborted one, and lost (Kafka does).
