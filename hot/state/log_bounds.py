@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from stratalog.hot.segments.scan import OFFSET_MAX
+from stratalog.hot.config import LONG_MAX
 from stratalog.hot.storage.checkpoint import LOG_START_OFFSETS
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Corrupt
@@ -113,7 +113,7 @@ def allowed_gaps_below(bounds: Mapping[TopicPartition, LogBounds], name: TopicPa
     """
     row = bounds.get(name)
     if row is None:
-        return OFFSET_MAX if is_compacted else 0
+        return LONG_MAX if is_compacted else 0
     return row.gaps_below or 0
 
 

@@ -112,7 +112,9 @@ def test_a_topic_is_created_listed_described_and_deleted(run, refused) -> None:
     assert run("TopicCommand", "--create", *wanted) == "Created topic life.\n"
     assert "life" in run("TopicCommand", "--list").split()
     head, *partitions = run("TopicCommand", "--describe", "--topic", "life").splitlines()
-    configs = "min.insync.replicas=1,segment.bytes=2097152"  # KIP-966: the cluster has the first as a setting of its own
+    configs = (
+        "min.insync.replicas=1,segment.bytes=2097152"  # KIP-966: the cluster has the first as a setting of its own
+    )
     assert re.fullmatch(
         rf"Topic: life\tTopicId: [\w-]{{22}}\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: {configs}", head
     )
