@@ -288,7 +288,8 @@ class LogDirectory(Struct):
             unsynced_may_go=unsynced_may_go,
             others_have_it=others_have_it,
         )
-        log.gaps.allow_below(allowed_gaps_below(self.bounds, topic_partition, is_compacted=config.compacted))
+        anywhere = log.gaps.below if config.compacted else 0
+        log.gaps.know_passed(allowed_gaps_below(self.bounds, topic_partition, otherwise=anywhere))
         return log
 
     def _known_gaps_below(self, name: TopicPartition, config: LogConfig) -> tuple[int | None, int | None]:

@@ -271,6 +271,10 @@ class Follower:
         taken_bytes = _bytes_of_a_turn(records)
         records, rest = records[:taken_bytes], records[taken_bytes:]
         log_ = self._log
+        if (offset := log_.gaps.first_of_another(records, log_.log_end_offset, self.epoch)) is not None:
+            self._copy_again(f"epoch {self.epoch} begins at {offset} there")
+            return None
+        log_.gaps.note_copy(records, log_.log_end_offset, self.leader_high_watermark, self.epoch)
         gap = log_.gaps.first_unkept(records, log_.log_end_offset)
         if gap is not None:
             position, offset = gap
@@ -312,8 +316,7 @@ class Follower:
         """Cut the log towards ``offset``, as far as a turn of the loop takes; whether more is to be cut. Raises `OSError`."""
         log_, partition = self._log, self._partition
         if log_.log_start_offset < offset < log_.log_end_offset and log_.compaction.has_passed(offset):
-            text = f"{why}, and a cleaner has taken older records away for those: all of it is kept beside it as -stray, and copied again"
-            self._begin_anew(log_.log_start_offset, text, is_kept=True)
+            self._copy_again(why)
             return False
         end, cut = log_.log_end_offset, log_.next_cut(offset)
         if cut is None:
@@ -327,16 +330,14 @@ class Follower:
         partition.wake()
         return cut > offset
 
+    def _copy_again(self, why: str) -> None:
+        """Begin the whole log anew, for it lacks records that its leader may have. Raises `OSError`."""
+        text = f"{why}, and a cleaner has taken older records away for those: all of it is kept beside it as -stray, and copied again"
+        self._begin_anew(self._log.log_start_offset, text, is_kept=True)
+
     def _tell_dropped(self, offset: int, end_offset: int, why: str) -> None:
-        log.warning(
-            "%s: %d records from offset %d on are dropped: broker %d leads in epoch %d without them (%s)",
-            self.topic_partition,
-            end_offset - offset,
-            offset,
-            self.leader_id,
-            self.epoch,
-            why,
-        )
+        text = "%s: %d records from offset %d on are dropped: broker %d leads in epoch %d without them (%s)"
+        log.warning(text, self.topic_partition, end_offset - offset, offset, self.leader_id, self.epoch, why)
 
     def _raise_log_start(self, offset: int) -> None:
         """Take over the leader's log start: records below it are deleted, or lie in the archive alone."""

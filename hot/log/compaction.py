@@ -59,10 +59,10 @@ class LogCompaction:
     def has_passed(self, offset: int) -> bool:
         """Whether records below ``offset`` may be gone for later ones from ``offset`` on.
 
-        The cleaner has been here, or where the log was copied from: there it came no further than the gaps that are allowed.
-        Both are committed, and so below each cut after a clean election.
+        The cleaner has been here, or where the log was copied from. Both are committed, and so below each cut after a clean
+        election. Where no row says how far a cleaner was, gaps are allowed in all that the log had at its start.
         """
-        return max(self._parts.gaps.allowed_below, self._parts.place.clean_below()) > offset
+        return max(self._parts.gaps.passed_below, self._parts.place.clean_below()) > offset
 
     def begin_again(self, now_ms: int, why: str) -> str | None:
         """Keep the whole log aside and begin at its start. Returns the directory that has it. Raises `OSError`.
@@ -83,9 +83,9 @@ class LogCompaction:
         if gaps.are_kept_at_borders(end_offset):
             return False
         synced = min(self._parts.segments.active.base_offset, self._parts.cycles.flushed_offset)
-        gaps.expect_at_borders(
-            max(end_offset, min(synced, limit_offset))
-        )  # a tail that a power cut takes from a roll is no gap
+        below = max(end_offset, min(synced, limit_offset))  # a tail that a power cut takes from a roll is no gap
+        gaps.expect_at_borders(below)
+        gaps.passed(below, self._parts.epochs.latest_epoch)
         return True
 
     def cleanable_segments(self) -> list[CleanableSegment]:

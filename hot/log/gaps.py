@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from stratalog.hot.config import LONG_MAX
 from stratalog.wire.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 
 __all__ = ["NO_ROW", "LogGaps"]
@@ -13,6 +14,7 @@ NO_ROW: Final = -1
 """Instead of an offset where ``log-bounds`` says of a log that it has no gaps, or nothing: a start asks what the topic's policy is."""
 
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_OFFSET_LENGTH_AND_EPOCH: Final = struct.Struct(">qii")
 _INT: Final = struct.Struct(">i")
 _LAST_OFFSET_DELTA_POSITION: Final = 23
 _RECORD_COUNT_POSITION: Final = 57
@@ -24,9 +26,14 @@ class LogGaps:
     From ``border_below`` on none is missing between the last batch of a segment and the next segment: there a power cut
     leaves a hole, where it takes the end of a file that was not synced and leaves the next one. So nothing that this
     replica has not synced lies below.
+
+    Below ``passed_below`` records may be gone for later ones that lie below it, too, perhaps behind the end of this log: it
+    was copied from one that is cleaned, or was cut. A log that ends before lacks records unless its leader has all of these.
     """
 
-    __slots__ = ("allowed_below", "below", "border_below", "cleaned", "kept_below", "kept_border_below")
+    __slots__ = (
+        "below", "border_below", "cleaned", "kept_below", "kept_border_below", "passed_below", "passed_epoch",
+    )  # fmt: skip
 
     def __init__(self, below: int, border_below: int | None = None, kept_border_below: int | None = None) -> None:
         self.below = below
@@ -35,10 +42,11 @@ class LogGaps:
         """The value in ``log-bounds``: after a crash a gap between batches above it is taken for damage."""
         self.kept_border_below = self.border_below if kept_border_below is None else kept_border_below
         """The value in ``log-bounds``, or `NO_ROW`. It may be too large: the log was cut, or an earlier version has written it."""
-        self.allowed_below = 0 if self.kept_border_below == NO_ROW else below
-        """As ``below``, but never merely the log's end, because its row does not count: a cleaner came no further."""
         self.cleaned = False
         """True if the log was cleaned: offsets may be missing, also if the topic is no longer compacted."""
+        self.passed_below = 0
+        self.passed_epoch = LONG_MAX
+        """No record that was committed below ``passed_below`` is of a later leader epoch; the largest number if that is not known."""
 
     @property
     def is_in_row(self) -> bool:
@@ -56,18 +64,21 @@ class LogGaps:
     def expect(self, offset: int) -> None:
         """Allow gaps below ``offset``; the caller has that stored before there is one."""
         self.below = max(self.below, offset)
-        self.allowed_below = max(self.allowed_below, offset)
         self.cleaned = True
 
     def expect_at_borders(self, offset: int) -> None:
         """Allow gaps below ``offset`` at the ends of segments, too; all that the log has below it is synced."""
         self.below = max(self.below, offset)
-        self.allowed_below = max(self.allowed_below, offset)
         self.border_below = max(self.border_below, offset)
 
-    def allow_below(self, offset: int) -> None:
-        """Take ``offset`` for `allowed_below`, as the log directory has it at a start."""
-        self.allowed_below = min(offset, self.below)
+    def passed(self, offset: int, epoch: int) -> None:
+        """Note how far a cleaner has come that takes records away for later ones: below ``offset`` all is committed by ``epoch``."""
+        if (offset, -epoch) > (self.passed_below, -self.passed_epoch):
+            self.passed_below, self.passed_epoch = offset, epoch
+
+    def know_passed(self, offset: int) -> None:
+        """Take over how far a cleaner was, as the log directory has it at a start; which leader's time that was is not known."""
+        self.passed_below, self.passed_epoch = offset, LONG_MAX
 
     def kept(self, below: int | None, border_below: int | None) -> None:
         """Note that ``log-bounds`` has these, None for a log without gaps."""
@@ -87,25 +98,61 @@ class LogGaps:
         """Take ``end_offset`` as the new end of the log."""
         self.below = min(self.below, end_offset)
         self.border_below = min(self.border_below, end_offset)
-        self.allowed_below = min(self.allowed_below, end_offset)
         self.kept_below = min(self.kept_below, self.below)
+
+    def begin_anew(self, offset: int) -> None:
+        """The log begins again at ``offset``, and will be copied from there as a whole."""
+        self.cut(offset)  # not below the row of the cleaner: at the next start none would be known
+        self.passed_below = 0
+
+    def note_copy(self, records: memoryview, next_offset: int, committed_below: int, epoch: int) -> None:
+        """Note how far the leader's cleaner may have come if it has left gaps in these batches: to ``committed_below``.
+
+        It may overtake a long copy. Where gaps are kept already that is written down when the log reaches their end.
+        """
+        if self.below <= next_offset and self.below < self.passed_below:
+            self.expect(self.passed_below)
+        is_overtaken = next_offset < self.kept_below and self.passed_below < committed_below
+        if is_overtaken and _first_gap(records, next_offset, -1) is not None:
+            self.passed(committed_below, epoch)
+
+    def first_of_another(self, records: memoryview, next_offset: int, leader_epoch: int) -> int | None:
+        """Where a history begins in these batches that lacks the records for whose sake a cleaner has taken others away.
+
+        A larger epoch than that of the leader is damage, which the append finds.
+        """
+        position = 0 if next_offset < self.passed_below else len(records)
+        while position + HEADER_BYTES <= len(records):
+            base_offset: int
+            base_offset, length, epoch = _OFFSET_LENGTH_AND_EPOCH.unpack_from(records, position)
+            if self.passed_epoch < epoch <= leader_epoch and base_offset < self.passed_below:
+                return base_offset
+            if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+                break  # damage, which the append finds
+            position += LOG_OVERHEAD_BYTES + length
+        return None
 
     def first_unkept(self, records: memoryview, next_offset: int) -> tuple[int, int] | None:
         """The first batch behind a gap, or with one inside, that is not kept: its position, and where the gap ends.
 
         ``records`` are batches from ``next_offset`` on, maybe torn at the end.
         """
-        position = 0
-        while position + HEADER_BYTES <= len(records):
-            base_offset, length = _OFFSET_AND_LENGTH.unpack_from(records, position)
-            if next_offset < base_offset > self.kept_below:
-                return position, base_offset
-            if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-                return None  # damage, which the append finds
-            (last_offset_delta,) = _INT.unpack_from(records, position + _LAST_OFFSET_DELTA_POSITION)
-            (record_count,) = _INT.unpack_from(records, position + _RECORD_COUNT_POSITION)
-            next_offset = base_offset + last_offset_delta + 1
-            if record_count <= last_offset_delta and next_offset > self.kept_below:
-                return position, next_offset
-            position += LOG_OVERHEAD_BYTES + length
-        return None
+        return _first_gap(records, next_offset, self.kept_below)
+
+
+def _first_gap(records: memoryview, next_offset: int, above: int) -> tuple[int, int] | None:
+    """The first gap that reaches beyond ``above``."""
+    position = 0
+    while position + HEADER_BYTES <= len(records):
+        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(records, position)
+        if next_offset < base_offset > above:
+            return position, base_offset
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            return None  # damage, which the append finds
+        (last_offset_delta,) = _INT.unpack_from(records, position + _LAST_OFFSET_DELTA_POSITION)
+        (record_count,) = _INT.unpack_from(records, position + _RECORD_COUNT_POSITION)
+        next_offset = base_offset + last_offset_delta + 1
+        if record_count <= last_offset_delta and next_offset > above:
+            return position, next_offset
+        position += LOG_OVERHEAD_BYTES + length
+    return None

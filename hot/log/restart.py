@@ -122,7 +122,7 @@ def _begin_anew(
     parts.epochs.dirty = True
     parts.tail.restart(active, offset)
     parts.cycles.restart(offset)
-    parts.gaps.cut(offset)  # not below the row of the cleaner: at the next start none would be known
+    parts.gaps.begin_anew(offset)
 
 
 def _replace_segments(parts: LogParts, active: Segment, keep: tuple[Quarantine, str] | None) -> None:

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from stratalog.hot.config import LONG_MAX
 from stratalog.hot.storage.checkpoint import LOG_START_OFFSETS
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Corrupt
@@ -105,16 +104,14 @@ def _partition(name: str) -> TopicPartition:
     return TopicPartition(parts[0], int(parts[1]))
 
 
-def allowed_gaps_below(bounds: Mapping[TopicPartition, LogBounds], name: TopicPartition, *, is_compacted: bool) -> int:
-    """The offset below which a cleaner of ours may have been: its row was written before the first gap.
+def allowed_gaps_below(bounds: Mapping[TopicPartition, LogBounds], name: TopicPartition, *, otherwise: int) -> int:
+    """The offset below which a cleaner of ours may have been, perhaps above the log's end: its row was written before the first gap.
 
-    That holds also where a stop came between the two files. A compacted log without a row may be cleaned anywhere: it was put here
-    by hand, or the file is lost.
+    That holds also where a stop came between the two files. ``otherwise`` is for a log without a row: it was put here by hand, or
+    the file is lost.
     """
     row = bounds.get(name)
-    if row is None:
-        return LONG_MAX if is_compacted else 0
-    return row.gaps_below or 0
+    return otherwise if row is None else row.gaps_below or 0
 
 
 def is_newer_than_checkpoint(files: Filesystem, directory: str) -> bool:

@@ -12,7 +12,7 @@ from stratalog.hot.config import LogConfig
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.recovery.quarantine import Quarantine
 from stratalog.hot.storage.filesystem import RealFilesystem
-from stratalog.wire.batch import Record, build_batch
+from stratalog.wire.batch import Record, build_batch, read_header
 from stratalog.wire.topic import TopicPartition
 from tests.broker.replicas.test_follower import LEADER, NOW_MS, batch, bench, data, following, heard, leading  # noqa: F401 - fixtures
 
@@ -101,6 +101,16 @@ def test_a_copy_that_is_cut_while_it_is_cleaned_is_copied_again(half_cleaned, he
     assert (log.log_end_offset, log.compaction.has_passed(0)) == (0, False)
 
 
+def test_a_cleaned_copy_that_is_cut_before_damage_still_lacks_what_its_cleaner_took(half_cleaned):
+    """The later value of the key went with the damage. It comes again from a leader that has it, and from no other."""
+    log = half_cleaned.partition.log
+    log.truncate_to(2)
+    log.append_as_follower(memoryview(batch(2, 5, epoch=4)), leader_epoch=5, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.compaction.has_passed(3), log.compaction.has_passed(4)) == (7, True, False)
+    half_cleaned.partition.follower.truncate(3, "")
+    assert (log.log_end_offset, log.compaction.has_passed(0)) == (0, False)
+
+
 @pytest.mark.parametrize("policy", ["compact", "delete"])
 def test_a_copy_whose_cleaning_a_crash_has_ended_is_copied_again(half_cleaned, directory, tmp_path, policy):
     """It has no row of the cleaner: it was cut like a log that was never cleaned, and led in order later without the key."""
@@ -129,6 +139,87 @@ def test_a_copy_of_a_cleaned_range_is_copied_again_when_it_is_cut_within(bench, 
     assert (log.first_base_offset, log.log_end_offset, stray(tmp_path)) == (0, 10, []), (
         "cut at the batch that begins below"
     )
+
+
+def copy(bench, heard, *batches, high_watermark, epoch=5):  # noqa: F811
+    """Have the batches copied from a leader of ``epoch``; those before a gap first, and all to the disk."""
+    follower = bench.partition.follower
+    role = follower if follower is not None and follower.epoch == epoch else bench.partition.follow(LEADER, epoch)
+    log = bench.partition.log
+    for _ in range(2):
+        left = [one for one in batches if read_header(one).base_offset >= log.log_end_offset]
+        if left:
+            role.take(data(*left, high_watermark=high_watermark), heard)
+        bench.disk.write()
+        bench.disk.flush()
+        if bench.disk.waits_for_bounds:
+            bench.disk.keep_bounds()
+    return log
+
+
+def test_a_copy_that_the_cleaner_of_its_leader_overtakes_is_copied_again_when_it_is_cut_there(bench, heard):  # noqa: F811
+    """No gap was to be written down any more: those that it had were, with the mark of an hour before."""
+    log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=20)
+    assert (log.log_end_offset, log.bounds.gaps_below) == (10, 20)
+    copy(bench, heard, batch(15, 5), high_watermark=100)
+    assert (log.log_end_offset, log.bounds.gaps_below, log.compaction.has_passed(19)) == (20, 20, True)
+    copy(bench, heard, batch(20, 80), high_watermark=100)
+    assert (log.log_end_offset, log.bounds.gaps_below, log.gaps.is_in_row) == (100, 100, True)
+    assert (log.compaction.has_passed(99), log.compaction.has_passed(100)) == (True, False)
+
+
+def test_a_copy_that_was_cut_before_damage_is_copied_again_when_it_is_cut_where_a_cleaner_was(bench, heard):  # noqa: F811
+    """Older values are gone for those that went with the damage, and have not all come again."""
+    log = copy(bench, heard, batch(0, 2), batch(8, 2), *map(batch, range(10, 100)), high_watermark=100)
+    log.truncate_to(60)
+    assert not bench.disk.waits_for_bounds
+    copy(bench, heard, *map(batch, range(60, 90)), high_watermark=100)
+    assert (log.log_end_offset, log.bounds.gaps_below, log.gaps.is_in_row) == (90, 100, True)
+    assert log.compaction.has_passed(80)
+    log.compaction.begin_again(NOW_MS, "")
+    copy(bench, heard, *map(batch, range(90)), high_watermark=90)
+    assert (log.log_end_offset, log.bounds.gaps_below, log.compaction.has_passed(0)) == (90, 0, False)
+
+
+def test_a_copy_of_a_cleaned_range_is_copied_again_where_another_history_begins_within(bench, heard, tmp_path):  # noqa: F811
+    """It had not come as far as the records for whose sake others are gone, and after an unclean election they never come: no cut shows it."""
+    log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)
+    role = bench.partition.follow(LEADER, 6)
+    role.take(data(batch(10, 5), batch(15, 5, epoch=6), high_watermark=20), heard)
+    assert (log.log_end_offset, heard.told[-1], stray(tmp_path)) == (0, ("taken", 0, -1, 0), [f"{0:020d}.log"])
+    copy(bench, heard, batch(0, 15), batch(15, 5, epoch=6), high_watermark=20, epoch=6)
+    assert (log.log_end_offset, log.leader_epochs.entries) == (20, ((5, 0), (6, 15)))
+
+
+def test_a_copy_of_a_cleaned_range_goes_on_after_a_clean_election(bench, heard, tmp_path):  # noqa: F811
+    """The next leader has all that was committed, of whatever epochs, and begins its own behind it."""
+    log = copy(bench, heard, batch(0, 2, epoch=3), batch(8, 2, epoch=3), high_watermark=100)
+    copy(bench, heard, batch(10, 10, epoch=4), high_watermark=90, epoch=6)
+    copy(bench, heard, batch(20, 80), batch(100, 1, epoch=6), high_watermark=90, epoch=6)
+    assert (log.log_end_offset, log.first_base_offset, stray(tmp_path)) == (101, 0, [])
+    assert log.leader_epochs.entries == ((3, 0), (4, 10), (5, 20), (6, 100))
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_copy_of_a_cleaned_range_knows_after_a_restart_how_far_the_cleaner_was(
+    bench,  # noqa: F811
+    heard,  # noqa: F811
+    directory,
+    tmp_path,
+    is_clean,
+):
+    """It ends below: what it lacks may lie behind its end."""
+    log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)
+    if is_clean:
+        directory.close({NAME: log}, broker_epoch=1)
+    else:
+        directory.write_bounds({NAME: log})
+        log.abandon()
+    again = LogDirectory.load(str(tmp_path), RealFilesystem())
+    found = again.open_log(NAME, log.topic_id, log.config, now_ms=1, others_have_it=True)
+    assert (found.log_end_offset, found.gaps.below) == (10, 10)
+    found.append_as_follower(memoryview(batch(10, 30)), leader_epoch=5, now_ms=NOW_MS)
+    assert (found.compaction.has_passed(20), found.compaction.has_passed(100)) == (True, False)
 
 
 def test_the_cleaner_of_a_leader_allows_gaps_no_further_than_what_is_committed(bench):  # noqa: F811

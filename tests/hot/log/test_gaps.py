@@ -135,6 +135,27 @@ def test_the_cleaner_has_gaps_stored_that_a_follower_has_just_allowed(bench):
     assert not log.compaction.expect_gaps(20, 40)
 
 
+def test_where_a_cleaner_was_stays_noted_until_the_log_begins_anew():
+    """The earliest leader epoch that is known to have all of it counts: a batch of a later one below is of another history."""
+    gaps = LogGaps(10)
+    gaps.know_passed(10)
+    records = memoryview(batch(5) + batch(30))  # of epoch 1
+    assert gaps.first_of_another(records, 5, 1) is None, "the epoch is not known"
+    for offset, epoch in ((10, 2), (10, 0), (10, 1), (8, 0)):
+        gaps.passed(offset, epoch)
+    assert (gaps.passed_below, gaps.passed_epoch) == (10, 0)
+    assert [gaps.first_of_another(records, at, 1) for at in (5, 9, 10)] == [5, 5, None]
+    assert gaps.first_of_another(records, 5, 0) is None, "its leader is of no such epoch: that is damage"
+    assert gaps.first_of_another(records[len(batch(5)) :], 5, 1) is None
+    gaps.passed(40, 0)
+    assert gaps.first_of_another(records[len(batch(5)) :], 5, 1) == 30
+    assert gaps.first_of_another(memoryview(bytes(80)), 5, 1) is None
+    gaps.cut(3)
+    assert (gaps.below, gaps.passed_below) == (3, 40)
+    gaps.begin_anew(0)
+    assert (gaps.below, gaps.passed_below) == (0, 0)
+
+
 def test_a_tail_that_a_power_cut_takes_from_a_roll_is_no_gap(bench):
     """The name of the next segment was on the disk, and the cleaner had noted its gaps: a copy went on behind what it had lost."""
     log = bench.open(COMPACTED)
