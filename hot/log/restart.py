@@ -34,6 +34,7 @@ def quarantine_and_restart(
     """
     quarantine = Quarantine(parts.place.files, parts.place.directory, now_ms)
     if oldest_first:
+        _empty_queue(parts)  # into files that are still here
         with parts.tail.stops_if_it_fails(for_good=True):
             end_swap(parts)
             for segment in parts.segments:
@@ -72,12 +73,7 @@ def restart(
         producers.load_bytes(producer_snapshot, offset)
     producers.end_offset = offset
     tail = parts.tail
-    if tail.failed is not None and tail.failed.errno in SHORTAGES:
-        # All of it goes, also the batches that found no room: they were refused. A log that had no room to begin anew is as
-        # empty as it will be.
-        tail.discard_queued()
-    else:
-        tail.write()
+    _empty_queue(parts)
     with tail.stops_if_it_fails(for_good=True):
         is_stored = producer_snapshot is not None and parts.snapshots.store_ahead(offset, producer_snapshot)
         _begin_anew(parts, offset, leader_epochs, producers, keep, offset if is_stored else None)
@@ -94,6 +90,16 @@ def restart(
         tail.failed, tail.failed_for_good = error, error.errno not in SHORTAGES
         raise
     parts.start.left_durably()
+
+
+def _empty_queue(parts: LogParts) -> None:
+    tail = parts.tail
+    if tail.failed is not None and tail.failed.errno in SHORTAGES:
+        # All of it goes, also the batches that found no room: they were refused. A log that had no room to begin anew is as
+        # empty as it will be.
+        tail.discard_queued()
+    else:
+        tail.write()
 
 
 def _begin_anew(

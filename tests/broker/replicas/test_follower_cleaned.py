@@ -191,6 +191,19 @@ def test_a_copy_of_a_cleaned_range_is_copied_again_where_another_history_begins_
     assert (log.log_end_offset, log.leader_epochs.entries) == (20, ((5, 0), (6, 15)))
 
 
+def test_all_of_a_copy_is_kept_where_some_of_it_was_not_in_the_file_yet(bench, heard, tmp_path, monkeypatch):  # noqa: F811
+    """A file of the same name, with what was written then, took the place of the one that was kept."""
+    log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)
+    monkeypatch.setattr("stratalog.broker.replicas.follower._BATCHES_PER_TURN", 1)
+    role = bench.partition.follow(LEADER, 6)
+    rest = role.take(data(batch(10, 5), batch(15, 5, epoch=6), high_watermark=20), heard)
+    assert (log.log_end_offset, log.written_offset) == (15, 10)
+    assert role.take(rest, heard) is None
+    assert (log.log_end_offset, log.size_bytes) == (0, 0)
+    (kept,) = tmp_path.glob(f"*-stray/{0:020d}.log")
+    assert kept.read_bytes() == batch(0, 2) + batch(8, 2) + batch(10, 5)
+
+
 def test_a_copy_of_a_cleaned_range_goes_on_after_a_clean_election(bench, heard, tmp_path):  # noqa: F811
     """The next leader has all that was committed, of whatever epochs, and begins its own behind it."""
     log = copy(bench, heard, batch(0, 2, epoch=3), batch(8, 2, epoch=3), high_watermark=100)
