@@ -58,8 +58,11 @@ class LogGaps:
         return may_have_gaps and not self.is_in_row
 
     def row(self, may_have_gaps: bool) -> tuple[int, int] | tuple[None, None]:
-        """For ``log-bounds``: below which offset there may be gaps, and below which also at the ends of segments."""
-        return (self.below, self.border_below) if may_have_gaps else (None, None)
+        """For ``log-bounds``: below which offset there may be gaps, and below which also at the ends of segments.
+
+        A log that is short of where a cleaner was says so at each start, which allows no gaps beyond its end.
+        """
+        return (max(self.below, self.passed_below), self.border_below) if may_have_gaps else (None, None)
 
     def expect(self, offset: int) -> None:
         """Allow gaps below ``offset``; the caller has that stored before there is one."""

@@ -162,9 +162,9 @@ def test_a_copy_that_the_cleaner_of_its_leader_overtakes_is_copied_again_when_it
     log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=20)
     assert (log.log_end_offset, log.bounds.gaps_below) == (10, 20)
     copy(bench, heard, batch(15, 5), high_watermark=100)
-    assert (log.log_end_offset, log.bounds.gaps_below, log.compaction.has_passed(19)) == (20, 20, True)
+    assert (log.log_end_offset, log.gaps.below, log.bounds.gaps_below, log.gaps.is_in_row) == (20, 20, 100, True)
     copy(bench, heard, batch(20, 80), high_watermark=100)
-    assert (log.log_end_offset, log.bounds.gaps_below, log.gaps.is_in_row) == (100, 100, True)
+    assert (log.log_end_offset, log.gaps.kept_below) == (100, 100)
     assert (log.compaction.has_passed(99), log.compaction.has_passed(100)) == (True, False)
 
 
@@ -174,7 +174,7 @@ def test_a_copy_that_was_cut_before_damage_is_copied_again_when_it_is_cut_where_
     log.truncate_to(60)
     assert not bench.disk.waits_for_bounds
     copy(bench, heard, *map(batch, range(60, 90)), high_watermark=100)
-    assert (log.log_end_offset, log.bounds.gaps_below, log.gaps.is_in_row) == (90, 100, True)
+    assert (log.log_end_offset, log.gaps.kept_below) == (90, 100)
     assert log.compaction.has_passed(80)
     log.compaction.begin_again(NOW_MS, "")
     copy(bench, heard, *map(batch, range(90)), high_watermark=90)
@@ -214,25 +214,26 @@ def test_a_copy_of_a_cleaned_range_goes_on_after_a_clean_election(bench, heard, 
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_copy_of_a_cleaned_range_knows_after_a_restart_how_far_the_cleaner_was(
+def test_a_copy_of_a_cleaned_range_knows_after_restarts_how_far_the_cleaner_was(
     bench,  # noqa: F811
     heard,  # noqa: F811
-    directory,
     tmp_path,
     is_clean,
 ):
-    """It ends below: what it lacks may lie behind its end."""
-    log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)
-    if is_clean:
+    """It ends below, or was cut: what it lacks may lie behind its end."""
+    log = copy(bench, heard, batch(0, 2), batch(8, 2), *map(batch, range(10, 100)), high_watermark=100)
+    log.truncate_to(10)
+    assert log.gaps.is_in_row, "it need not be written down anew"
+    for count in range(2):
+        directory = LogDirectory.load(str(tmp_path), RealFilesystem())
         directory.close({NAME: log}, broker_epoch=1)
-    else:
-        directory.write_bounds({NAME: log})
-        log.abandon()
-    again = LogDirectory.load(str(tmp_path), RealFilesystem())
-    found = again.open_log(NAME, log.topic_id, log.config, now_ms=1, others_have_it=True)
-    assert (found.log_end_offset, found.gaps.below) == (10, 10)
-    found.append_as_follower(memoryview(batch(10, 30)), leader_epoch=5, now_ms=NOW_MS)
-    assert (found.compaction.has_passed(20), found.compaction.has_passed(100)) == (True, False)
+        if not is_clean:
+            (tmp_path / ".kafka_cleanshutdown").unlink()
+        again = LogDirectory.load(str(tmp_path), RealFilesystem())
+        log = again.open_log(NAME, log.topic_id, log.config, now_ms=1, others_have_it=True)
+        assert (log.log_end_offset, log.gaps.below) == (10 + 30 * count, 10 + 30 * count)
+        log.append_as_follower(memoryview(batch(10 + 30 * count, 30)), leader_epoch=5, now_ms=NOW_MS)
+        assert (log.compaction.has_passed(20), log.compaction.has_passed(100)) == (True, False)
 
 
 def test_the_cleaner_of_a_leader_allows_gaps_no_further_than_what_is_committed(bench):  # noqa: F811
