@@ -162,11 +162,13 @@ class LogStart:
     def go_on_leaving(self, count: int = _NAMES_AT_ONCE) -> None:
         """Take the names of some segments that have left the log, as `finish_leaving`: each costs a sync of the directory.
 
-        Their snapshots go with them: a start that finds a segment, and has to read it, knows producers from before it.
+        Their snapshots go when the names have gone durably, so that of the last one stays: a start that finds a segment, and has to
+        read it, knows producers from before it.
         """
         if self._leaving:
+            first = self._leaving[:count][-1].base_offset
             self._take_names(count)
-            self._snapshots.keep((self._leaving or self._segments)[0].base_offset)
+            self._snapshots.keep(first)
 
     def finish_leaving(self) -> None:
         """Take the names of the segments that have left the log, oldest first. Raises `OSError`; then call it again."""

@@ -28,11 +28,12 @@ def restore_steps(
 ) -> Generator[None, None, ProducerStateManager]:
     """The producers as they stood at ``end_offset``: the newest readable snapshot below it, and the log from there.
 
-    Without a snapshot the log is replayed from ``start_offset``. Goes in the steps of `replay_steps`. Raises `OSError`.
+    Without a snapshot the log is replayed from ``start_offset``, where it begins. One of before that is not taken: batches between
+    them are in no segment any more, and a producer without its last ones would be out of order for ever. Goes in the steps of `replay_steps`. Raises `OSError`.
     """
     state = ProducerStateManager(name)
     state.end_offset = start_offset
-    for offset in sorted((offset for offset in snapshots if offset <= end_offset), reverse=True):
+    for offset in sorted((offset for offset in snapshots if start_offset <= offset <= end_offset), reverse=True):
         try:
             state.load_bytes(files.read_bytes(segment_path(directory, offset, SNAPSHOT)), offset)
             break

@@ -82,3 +82,22 @@ def test_producers_are_known_behind_all_that_leaves_in_the_turn_of_its_roll(jour
         _, found = opened(power_cut(files, None, len(files.journal), random.Random(seed)), tiered=False)
         assert found.log_end_offset == 4
         assert [(first, one.last_sequence) for first, one in found.producer_state.open_transactions()] == [(0, 3)]
+
+
+def test_producers_are_known_where_the_name_of_a_segment_comes_back(journaled, power_cut):
+    """The name that went last is not durable: with its snapshot gone the next start reads that segment and knows none of before."""
+    files = journaled()
+    _, log = opened(files, tiered=False)
+    for number in range(12):
+        options = {"producer_id": 7 + (number > 0), "producer_epoch": 0, "base_sequence": number, "transactional": True}
+        batch = build_batch([Record(0, number, b"key", bytes(200))], **options)
+        log.append_as_leader(memoryview(batch), leader_epoch=1, now_ms=number)
+        log.sync()
+    begin = len(files.journal)
+    for _ in range(3):
+        log.delete_local_before(log.segments()[1].base_offset)
+        log.sync()
+    for index in range(begin, len(files.journal) + 1):
+        for seed in range(12):
+            _, found = opened(power_cut(files, None, index, random.Random(seed)), tiered=False)
+            assert [first for first, _ in found.producer_state.open_transactions()] == [0, 1], (index, seed)

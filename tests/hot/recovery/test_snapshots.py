@@ -27,6 +27,8 @@ def test_the_newest_readable_snapshot_is_taken(files, tmp_path):
     assert state.entries == {7: entry}
     assert state.end_offset == 10
     assert to_the_end(restore_steps(files, str(tmp_path), [5, 9], [], end_offset=4, **options)).entries == {}
+    options["start_offset"] = 6  # the log has lost what came behind the sound one
+    assert to_the_end(restore_steps(files, str(tmp_path), [5, 9], [], end_offset=10, **options)).entries == {}
 
 
 @pytest.mark.parametrize("room", [0, 12, 80, 114, 130, 1 << 20])
