@@ -17,7 +17,8 @@ async def step(world: World) -> str:
     world.now_ms += dice.choice([0, 10, 200, 1500])
     if (world.leader is None or not world.led.is_up) and dice.random() < 0.5:
         world.elect()
-    kind = dice.choices(list(ACTIONS), [weight for weight, _ in ACTIONS.values()])[0]
+    often = OFTEN if world.deletes else {}
+    kind = dice.choices(list(ACTIONS), [often.get(one, weight) for one, (weight, _) in ACTIONS.items()])[0]
     found = ACTIONS[kind][1](world)
     if asyncio.iscoroutine(found):
         await found
@@ -246,6 +247,9 @@ ACTIONS = {
     "compact archive": (2.5, World.compact_archive),
     "tick": (1, tick),
 }
+
+OFTEN = {"delete records": 5, "crash": 4, "rise": 8, "elect": 5, "fetch": 10, "clean": 1, "reconfigure": 0.1}
+"""The weights where records are deleted all the time."""
 
 
 INTERESTING = {"clean", "merge", "compact archive", "delete records", "retain", "elect", "trim"}

@@ -44,32 +44,34 @@ def check_local(world, node) -> None:
 
 
 def check_producers(world, node) -> None:
-    """The log knows each of its producers: epoch, last sequence and open transaction."""
+    """The log knows each of its producers: epoch, last sequence and open transaction.
+
+    A copy that began behind batches knows none of them, and of what was open there the rest, until they are behind its log start.
+    """
     log = node.log
     if node.gone and (node.partition.leader is None or not world.strict):
         return  # a copy of a cleaned log knows a producer from its last batch on, which may not have come yet
-    wanted = producers(node.full)
-    data = [offset for offset, rec in node.full.items() if rec.kind == DATA]
-    state = log.producer_state
+    state, start = log.producer_state, log.log_start_offset
     open_ = {entry.producer_id: first for first, entry in state.open_transactions()}
-    for producer, (epoch, sequence, first) in wanted.items():
+    for producer, (epoch, sequence, first) in producers(node.full).items():
         entry = state.entries.get(producer)
         last = max(o for o, rec in node.full.items() if rec.producer == producer)
         if entry is None:
-            if last >= log.log_start_offset:
+            if last >= start:
                 raise Wrong(f"{node.number} has forgotten producer {producer}, whose last offset is {last}")
             continue
-        in_front = not any(o >= log.log_start_offset for o in data if node.full[o].producer == producer)
-        if (entry.producer_epoch, entry.last_sequence) not in ((epoch, sequence), (epoch, -1) if in_front else ()):
+        data = {o: rec.batch for o, rec in node.full.items() if rec.producer == producer and rec.kind == DATA}
+        is_behind = not any(o >= start for o in data)
+        if (entry.producer_epoch, entry.last_sequence) not in ((epoch, sequence), (epoch, -1) if is_behind else ()):
             raise Wrong(
                 f"{node.number}: producer {producer} is at {entry.producer_epoch, entry.last_sequence}, "
                 f"its log says {epoch, sequence}"
             )
-        if open_.get(producer, -1) != first:
-            raise Wrong(
-                f"{node.number}: producer {producer} is open from {open_.get(producer, -1)}, its log says {first}"
-            )
-    for producer in state.entries.keys() - wanted.keys():
+        begins = open_.get(producer, -1)
+        known_late = begins in data.values() if begins >= 0 else is_behind
+        if begins != first and not (0 <= first < start and known_late):
+            raise Wrong(f"{node.number}: producer {producer} is open from {begins}, its log says {first}")
+    for producer in state.entries.keys() - producers(node.full).keys():
         raise Wrong(f"{node.number} knows producer {producer}, which wrote nothing there")
 
 
@@ -281,14 +283,17 @@ def check_agreement(world, node) -> None:
     high = node.partition.high_watermark
     world.truth |= {offset: rec for offset, rec in node.full.items() if world.truth_end <= offset < high}
     world.truth_end = max(high, world.truth_end if world.strict else 0)
-    check_acknowledged(world)
+    check_acknowledged(world, log.log_start_offset)
 
 
-def check_acknowledged(world) -> None:
-    """Each record is there once, and each that was acknowledged is there."""
+def check_acknowledged(world, start: int) -> None:
+    """Each record is there once, and each that was acknowledged is there.
+
+    One that was deleted before its producer had an answer may come again: copies that began behind it do not know it.
+    """
     values: dict[bytes, int] = {}
     for offset, rec in world.truth.items():
-        if rec.value is not None and values.setdefault(rec.value, offset) != offset:
+        if offset >= start and rec.value is not None and values.setdefault(rec.value, offset) != offset:
             raise Wrong(f"{rec.value} stands at {values[rec.value]} and at {offset}")
     for value, offset in world.acked.items() if world.strict else ():
         rec = world.truth.get(offset)

@@ -101,7 +101,9 @@ class Copies:
         self.log("correct", node.number, code.name, was, "->", now)
         if now == was:
             return
-        if is_archived or now[0] > was[0]:
+        if is_archived or (
+            now[0] > was[0] and now[1] != was[1]
+        ):  # else segments in front of the leader's start have left
             source = self.archive_full if is_archived else {}
             node.full = until(source, now[1])
             node.gone = {}

@@ -30,6 +30,10 @@ class World(Clients, Copies, Bucket):
         self.worker = Worker(self.store)
         self.policy = dice.choice([("compact",), ("compact",), ("delete",), ("compact", "delete")])
         self.tiered = dice.random() < 0.7
+        self.deletes = seed % 5 == 4
+        """Records are deleted all the time, while replicas are away."""
+        if self.deletes:
+            self.policy, self.tiered = ("delete",), False
         self.delete_retention_ms = dice.choice([0, 0, 3_000, 10**9])
         self.segment_bytes = dice.choice([250, 400, 700])
         self.local_bytes = dice.choice([0, 300, 1000, -1])
