@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from stratalog.hot.checkpoint_draft import CheckpointDraft, number_rows
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.forgotten_offsets import are_forgotten_kept, write_forgotten_offsets
 from stratalog.hot.log.log import Log
 from stratalog.hot.state.log_bounds import LOG_BOUNDS, LogBounds, bound_rows, framed_bounds
 from stratalog.hot.storage import checkpoint
@@ -44,8 +45,16 @@ def recovery_point_steps(
 
 
 def bounds_steps(directory: LogDirectory, logs: Logs) -> Generator[None, None, Store]:
-    """Log starts, and below where offsets may be missing; partitions not open keep theirs."""
-    return (yield from _drafted(directory, lambda gone: _bounds(directory, logs, gone)))
+    """Log starts, and below where offsets may be missing; partitions not open keep theirs. And what copies have taken over."""
+    return partial(
+        _with_forgotten, directory, (yield from _drafted(directory, lambda gone: _bounds(directory, logs, gone)))
+    )
+
+
+def _with_forgotten(directory: LogDirectory, store: Store) -> None:
+    store()
+    if not are_forgotten_kept(directory):
+        write_forgotten_offsets(directory)
 
 
 def high_watermark_steps(

@@ -11,11 +11,18 @@ from collections.abc import Callable
 from functools import partial
 
 from stratalog.hot.directory import LogDirectory
+from stratalog.hot.forgotten_offsets import know_forgotten
 from stratalog.hot.log.log import Log
 from stratalog.hot.storage import checkpoint
 from stratalog.wire.topic import TopicPartition
 
-__all__ = ["follow_cuts", "note_cleaner_offset", "write_cleaner_offsets"]
+__all__ = ["follow_cuts", "know_rows", "note_cleaner_offset", "write_cleaner_offsets"]
+
+
+def know_rows(directory: LogDirectory, log: Log) -> None:
+    """Have the directory keep what the cleaner has to know of a log, from now on. Raises `OSError`."""
+    follow_cuts(directory, log)
+    know_forgotten(directory, log)
 
 
 def note_cleaner_offset(directory: LogDirectory, name: TopicPartition, offset: int) -> Callable[[], None]:

@@ -56,7 +56,7 @@ _DOOMED: Final = re.compile(r"\S+\.[0-9a-f]{32}-delete")
 _ROOT_FILES: Final = frozenset(
     {
         *(checkpoint.RECOVERY_POINTS, checkpoint.LOG_START_OFFSETS),
-        *(checkpoint.HIGH_WATERMARKS, checkpoint.CLEANER_OFFSETS),
+        *(checkpoint.HIGH_WATERMARKS, checkpoint.CLEANER_OFFSETS, checkpoint.FORGOTTEN_OFFSETS),
         *(checkpoint.REMOTE_LOG, checkpoint.SECOND_TIMELINES, checkpoint.KNOWN_BUCKET),
         *(checkpoint.DELETED_ARCHIVES, f"{checkpoint.DELETED_ARCHIVES}.damaged"),
         *(checkpoint.META_PROPERTIES, checkpoint.BOOTSTRAP, REGISTRATION, checkpoint.CLEAN_SHUTDOWN),
@@ -106,7 +106,10 @@ class LogDirectory(Struct):
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     """Up to where each compacted log is clean; also of those that are compacted no longer."""
     cleaner_lock: Lock = field(default_factory=Lock)
-    """Held while ``cleaner-offset-checkpoint`` is written."""
+    """Held while ``cleaner-offset-checkpoint`` or ``forgotten-offset-checkpoint`` is written."""
+    forgotten_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    """Up to where logs may lack tombstones and markers that a cleaner has dropped; and the same as the checkpoint has it."""
+    forgotten_stored: dict[TopicPartition, int] = field(default_factory=dict)
     bounds: dict[TopicPartition, LogBounds] = field(default_factory=dict)
     """The content of ``log-bounds``, as it is or will be."""
     summaries: dict[TopicPartition, LogSummary] = field(default_factory=dict)
@@ -151,15 +154,12 @@ class LogDirectory(Struct):
             directory.remote_logs = checkpoint.read_remote_log(files, path)
         except Corrupt:
             directory.damaged_checkpoints.append(checkpoint.REMOTE_LOG)
-        try:
-            directory.second_timelines = checkpoint.read_offsets(files, path, checkpoint.SECOND_TIMELINES)
-        except Corrupt:
-            directory.damaged_checkpoints.append(checkpoint.SECOND_TIMELINES)
+        directory.second_timelines = directory._offsets(checkpoint.SECOND_TIMELINES, is_vital=False)
+        if checkpoint.SECOND_TIMELINES in directory.damaged_checkpoints:
             directory.second_timelines = dict.fromkeys(directory.remote_logs, 0)  # any of them may have been named
-        try:
-            directory.cleaner_offsets = checkpoint.read_offsets(files, path, checkpoint.CLEANER_OFFSETS)
-        except Corrupt:
-            directory.damaged_checkpoints.append(checkpoint.CLEANER_OFFSETS)  # then they are cleaned from the start
+        directory.cleaner_offsets = directory._offsets(checkpoint.CLEANER_OFFSETS, is_vital=False)
+        directory.forgotten_stored = directory._offsets(checkpoint.FORGOTTEN_OFFSETS, is_vital=False)
+        directory.forgotten_offsets = dict(directory.forgotten_stored)
         directory._read_summaries(names)
         for entry in entries:
             directory._sort_in(entry)
@@ -172,12 +172,12 @@ class LogDirectory(Struct):
             directory._drop_caches()
         return directory
 
-    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+    def _offsets(self, name: str, *, is_vital: bool = True) -> dict[TopicPartition, int]:
         try:
             return checkpoint.read_offsets(self.files, self.path, name)
         except Corrupt:
             self.damaged_checkpoints.append(name)
-            self.clean = False
+            self.clean = self.clean and not is_vital
             return {}
 
     def _read_bounds(self, names: Collection[str]) -> None:
@@ -407,6 +407,7 @@ class LogDirectory(Struct):
             known.pop(topic_partition, None)
         others = {
             checkpoint.CLEANER_OFFSETS: self.cleaner_offsets.pop(topic_partition, None),
+            checkpoint.FORGOTTEN_OFFSETS: self.forgotten_offsets.pop(topic_partition, None),
             checkpoint.SECOND_TIMELINES: self.second_timelines.pop(topic_partition, None),
             checkpoint.REMOTE_LOG: self.remote_logs.pop(topic_partition, None),
         }

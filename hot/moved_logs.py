@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from stratalog.hot.cleaner_offsets import write_cleaner_offsets
 from stratalog.hot.directory import DELETE_SUFFIX, LogDirectory
+from stratalog.hot.forgotten_offsets import write_forgotten_offsets
 from stratalog.hot.leaving_logs import doom_partition, set_log_aside
 from stratalog.hot.log.log import Log
 from stratalog.hot.log_copy import SourceFailed
@@ -169,6 +170,14 @@ def carry_rows(source: LogDirectory, target: LogDirectory, log_: Log) -> None:
         except BaseException:  # what is not on the disk of the target has not been carried
             target.cleaner_offsets = before
             raise
+    if target.forgotten_offsets.get(name) != source.forgotten_offsets.get(name):
+        told = target.forgotten_offsets
+        target.forgotten_offsets = _with_row(told, source.forgotten_offsets, name)
+        try:
+            write_forgotten_offsets(target)
+        except BaseException:
+            target.forgotten_offsets = told
+            raise
     if target.remote_logs.get(name) != source.remote_logs.get(name):
         archived = _with_row(target.remote_logs, source.remote_logs, name)
         checkpoint.write_remote_log(target.files, target.path, archived)
@@ -196,6 +205,7 @@ def rows_carried(source: LogDirectory, target: LogDirectory, log_: Log) -> bool:
         and target.bounds.get(name) == _bounds(log_)
         and target.recovery_points.get(name, 0) <= log_.flushed_offset
         and target.cleaner_offsets.get(name) == source.cleaner_offsets.get(name)
+        and target.forgotten_offsets.get(name) == source.forgotten_offsets.get(name)
         and source.second_timelines.get(name) in (None, target.second_timelines.get(name))
     )
 

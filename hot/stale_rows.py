@@ -16,6 +16,7 @@ from typing import Final
 
 from stratalog.hot.cleaner_offsets import write_cleaner_offsets
 from stratalog.hot.directory import DELETE_SUFFIX, LogDirectory
+from stratalog.hot.forgotten_offsets import write_forgotten_offsets
 from stratalog.hot.storage import checkpoint
 from stratalog.hot.storage.directory_names import parse_directory_name
 from stratalog.wire.errors import Corrupt
@@ -49,7 +50,8 @@ def drop_rows_of_topic(directory: LogDirectory, name: TopicPartition) -> None:
     alike = [one for one, found in directory.partitions.items() if found.topic_id == topic_id]
     names = [name] if topic_id is None else alike
     rows = directory.recovery_points, directory.log_start_offsets, directory.high_watermarks, directory.bounds
-    others = directory.remote_logs, directory.cleaner_offsets, directory.second_timelines
+    cleaned = directory.cleaner_offsets, directory.forgotten_offsets
+    others = directory.remote_logs, *cleaned, directory.second_timelines
     named = [one for one in names if any(one in each for each in (*rows, *others))]
     for one in named:
         directory.forget_rows(one)
@@ -91,6 +93,7 @@ def _write_second_timelines(directory: LogDirectory) -> None:
 _OTHERS: Final = {
     checkpoint.REMOTE_LOG: _write_remote_logs,
     checkpoint.CLEANER_OFFSETS: write_cleaner_offsets,
+    checkpoint.FORGOTTEN_OFFSETS: write_forgotten_offsets,
     checkpoint.SECOND_TIMELINES: _write_second_timelines,
 }
 

@@ -136,6 +136,8 @@ class ReplicaReader:
             self._throttled_bytes += read.size_bytes
         if read.size_bytes:
             answer.records = list(read.parts)
+            if offset < log_.forgotten.below:
+                answer.forgotten_below = log_.forgotten.below
         return read.size_bytes
 
     def _is_throttled(self, partition: Partition) -> bool:

@@ -29,7 +29,7 @@ from stratalog.broker.replicas.hosted_partitions import HostedPartitions
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.slices import Slices
-from stratalog.hot.cleaner_offsets import follow_cuts
+from stratalog.hot.cleaner_offsets import know_rows
 from stratalog.hot.leaving_logs import doom_left, doom_partition
 from stratalog.hot.log.log import Log
 from stratalog.hot.log.moving import CopyView
@@ -332,7 +332,7 @@ class DirectoryMove:
             source.files.forget(name)
             source.writer.report(error)
         log_.moving.relocate(target.files.partition_path(name))
-        follow_cuts(target.files, log_)
+        know_rows(target.files, log_)
         target.arriving.pop(name, None)
         self.is_over = True
         self.unified.partition.move_to(target.writer)

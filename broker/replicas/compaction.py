@@ -21,6 +21,7 @@ from msgspec import Struct
 from stratalog.broker.replicas.directories import Directories
 from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.broker.runtime.cleaner_figures import add_cleaner_figures
 from stratalog.broker.runtime.clock import Clock
 from stratalog.broker.runtime.metrics import Metrics
 from stratalog.broker.runtime.slices import Slices, Steps
@@ -45,8 +46,6 @@ PAUSE_SECONDS_MIN: Final = 0.05
 _SHORTAGE_WAIT_SECONDS: Final = 0.1
 
 log = logging.getLogger(__name__)
-
-Labels = dict[str, str]
 
 
 class _Moved(StratalogError):
@@ -271,8 +270,23 @@ class Compaction:
         cleaned: CleanedSegment = await self._worker().submit(CleanGroup(session, number, self._rate))
         self._check(unified)
         if cleaned.changed:
+            await self._note_forgotten(unified, cleaned)
             await self._swap(unified, cleaned)
         return cleaned
+
+    async def _note_forgotten(self, unified: UnifiedLog, cleaned: CleanedSegment) -> None:
+        """Store up to where tombstones and markers are missing, before one is: replicas that end below have to be told."""
+        if cleaned.counts.forgotten_below:
+            self._check_forgettable(unified, cleaned)
+            write = unified.log.forgotten.noting(cleaned.counts.forgotten_below)
+            await asyncio.get_running_loop().run_in_executor(self._threads, write)
+            self._check(unified)
+
+    @staticmethod
+    def _check_forgettable(unified: UnifiedLog, cleaned: CleanedSegment) -> None:
+        """Raise `_Moved` if a replica has fallen out of sync since the cleaning began: it may have just begun to copy the log."""
+        if cleaned.counts.forgotten_below > unified.forgettable_below:
+            raise _Moved("it lacks tombstones or markers that a replica which is out of sync has not seen")
 
     def _check(self, unified: UnifiedLog) -> None:
         """Raise `_Moved` if the log can no longer be cleaned."""
@@ -301,8 +315,10 @@ class Compaction:
             self._check(unified)
             if cleaned.end_offset > unified.cleanable_below:  # an upload that is under way reads the file of this name
                 raise _Moved("its topic is tiered since, and this is not archived yet")
+            self._check_forgettable(unified, cleaned)
             if not compaction.put_in(swap):
                 raise _Moved("its segments have changed")
+            unified.log.forgotten.dropped(cleaned.counts.forgotten_below)
         except (_Moved, OSError):
             with suppress(_Moved):
                 await self._retrying(unified, swap, swap.withdraw)
@@ -385,26 +401,12 @@ class Compaction:
         )  # fmt: skip
 
     def _add_figures(self) -> None:
-        metrics = self._services.metrics
-        metrics.add_gauge(
-            "kafka_log_logcleanermanager_uncleanable_partitions_count",
-            "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count: logs that the cleaner skips.",
-            lambda: [({"logDirectory": path}, count) for path, count in self._uncleanable_counts().items()],
+        add_cleaner_figures(
+            self._services.metrics,
+            uncleanable=self._uncleanable_counts,
+            dirty_ratio=lambda: self._max_dirty_ratio,
+            count=partial(getattr, self),
         )
-        metrics.add_gauge(
-            "kafka_log_logcleanermanager_max_dirty_percent",
-            "kafka.log:type=LogCleanerManager,name=max-dirty-percent, as it was last looked at.",
-            lambda: [({}, int(100 * self._max_dirty_ratio))],
-        )
-        for name, text in (
-            ("cleanings", "Cleanings of compacted logs that were completed."),
-            ("read_bytes", "Bytes that the cleaner has read."),
-            ("written_bytes", "Bytes that the cleaner has written."),
-        ):
-            metrics.add_counter(f"stratalog_cleaner_{name}", text, partial(self._figure, name))
-
-    def _figure(self, name: str) -> list[tuple[Labels, float]]:
-        return [({}, getattr(self, name))]
 
     def _uncleanable_counts(self) -> dict[str, int]:
         counts = {directory.path: 0 for directory in self._services.directories.all}

@@ -21,7 +21,7 @@ from stratalog.hot.directory import LogDirectory
 from stratalog.hot.gone_logs import is_new
 from stratalog.hot.moved_logs import UnfinishedMove, only_copies, settle_moves, undecided
 from stratalog.hot.stale_rows import forget_removed
-from stratalog.hot.storage.checkpoint import write_clean_shutdown
+from stratalog.hot.storage.checkpoint import FORGOTTEN_OFFSETS, write_clean_shutdown
 from stratalog.hot.storage.directory_names import parse_directory_name
 from stratalog.hot.storage.filesystem import Filesystem
 from stratalog.wire.errors import Invalid
@@ -290,6 +290,10 @@ def report(directory: LogDirectory) -> None:
     for name in directory.unknown:
         log.warning("%s/%s was not written by this broker; it is left alone", directory.path, name)
     for name in directory.damaged_checkpoints:
+        if name == FORGOTTEN_OFFSETS:
+            text = "%s/%s is damaged: until logs are cleaned again, a replica whose disk is put back hears here of no deletion that it missed"
+            log.error(text, directory.path, name)
+            continue
         log.error("%s/%s is damaged; its content is derived from the logs and the other files", directory.path, name)
     if directory.was_offline:
         log.warning("%s went offline in its last run; every file is verified from disk", directory.path)

@@ -12,18 +12,19 @@ cuts its log by leader epochs, never to its high watermark (KIP-101, KIP-279). T
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from stratalog.broker.replicas.directory_writer import DirectoryWriter
 from stratalog.broker.replicas.log_position import LogPosition, cut_to
 from stratalog.broker.runtime.clock import Clock
+from stratalog.hot.forgotten_records import goes_on, set_log_aside
+from stratalog.hot.log.answer_parts import bytes_of_a_turn
 from stratalog.hot.log.log_owner import LogOwner
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
-from stratalog.wire.batch import LOG_OVERHEAD_BYTES, check_batch
+from stratalog.wire.batch import check_batch
 from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
 from stratalog.wire.topic import TopicPartition
@@ -31,11 +32,6 @@ from stratalog.wire.topic import TopicPartition
 __all__ = ["Follower", "Outcome"]
 
 log = logging.getLogger(__name__)
-
-_BATCHES_PER_TURN: Final = 500
-"""Some 10 ms with their writes; an answer of 4 MiB may have 30,000."""
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_POSITION: Final = 8
 
 
 class Outcome(Protocol):
@@ -234,7 +230,7 @@ class Follower:
             if data.diverging_epoch is not None:
                 if self._cut(data.diverging_epoch):
                     return data
-            elif data.records:
+            elif data.records and self._goes_on(data):
                 self.leader_high_watermark = data.high_watermark
                 rest = self._append(memoryview(data.records), data.log_start_offset)  # type: ignore[arg-type]  # received records are one buffer
         except KafkaError as error:
@@ -268,7 +264,7 @@ class Follower:
         if leaders_start == self._log.log_end_offset:  # a batch may hold it, where this log is a fork
             self._raise_log_start(leaders_start)
         self._begin_within(records)
-        taken_bytes = _bytes_of_a_turn(records)
+        taken_bytes = bytes_of_a_turn(records)
         records, rest = records[:taken_bytes], records[taken_bytes:]
         log_ = self._log
         if (offset := log_.gaps.first_of_another(records, log_.log_end_offset, self.epoch)) is not None:
@@ -303,6 +299,19 @@ class Follower:
             return
         if header.base_offset < start <= header.last_offset and header.partition_leader_epoch <= self.epoch:
             log_.truncate_fully_and_start_at(header.base_offset, (), None, log_start_offset=start)
+
+    def _goes_on(self, data: PartitionData) -> bool:
+        """Keep the log aside and begin anew, without the records, if it may have what a tombstone that its leader lacks had ended.
+
+        Raises `OSError`.
+        """
+        log_, forgotten_below = self._log, data.forgotten_below
+        if goes_on(log_, forgotten_below):
+            return True
+        data.records, now_ms = b"", self._clock.wall_ms()
+        again = partial(set_log_aside, log_, self.leader_id, forgotten_below, now_ms=now_ms)
+        self._begin_at(log_.log_start_offset, again)
+        return False
 
     def _cut(self, diverging: EpochEndOffset) -> bool:
         offset = cut_to(
@@ -385,6 +394,9 @@ class Follower:
         if self._log.gaps.lacks_row(self._log.may_have_gaps):
             directory.await_bounds(self._partition)
             return
+        if not self._log.forgotten.is_kept:
+            directory.await_bounds(self._partition)
+            return
         if not start.is_kept:
             (directory.sync if start.waits_for_names else directory.await_bounds)(self._partition)
             return
@@ -403,18 +415,3 @@ class Follower:
         outcome, self._outcome = self._outcome, None
         if outcome is not None and not self._ended:
             outcome.refused(self, self.position)
-
-
-def _bytes_of_a_turn(records: memoryview) -> int:
-    """The size of the first batches, as many as one turn of the loop takes."""
-    position = 0
-    for _ in range(_BATCHES_PER_TURN):
-        if position + LOG_OVERHEAD_BYTES > len(records):
-            break
-        (length,) = _LENGTH.unpack_from(records, position + _LENGTH_POSITION)
-        if length <= 0:
-            break  # damage: the append says so
-        position += LOG_OVERHEAD_BYTES + length
-    else:
-        return min(position, len(records))
-    return len(records)

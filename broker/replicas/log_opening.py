@@ -20,7 +20,7 @@ from stratalog.broker.replicas.partition_table import PartitionTable
 from stratalog.broker.replicas.recovery_report import RecoveryReport
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.broker.runtime.clock import Clock
-from stratalog.hot.cleaner_offsets import follow_cuts
+from stratalog.hot.cleaner_offsets import know_rows
 from stratalog.hot.config import LogConfig
 from stratalog.hot.first_marks import begin_at_log_start
 from stratalog.hot.gone_logs import has_lost, note_lost
@@ -177,7 +177,7 @@ class LogOpening:
                 leader_epoch_max=leader_epoch_max,
                 others_have_it=others_have_it,
             )
-            follow_cuts(directory.files, log_)
+            know_rows(directory.files, log_)
             begin_at_log_start(log_)
         except Exception as error:  # noqa: BLE001 - any mistake: one log that cannot be opened stops no other
             if led is Led.LOST:

@@ -216,6 +216,7 @@ class Partition:
             now_ms=self._now_ms(),
         )
         self.log.assign_leader_epoch(leader_epoch)
+        self.log.forgotten.begin_to_lead(self.log.log_end_offset)
         self._begin(state, f"{self.topic_partition} has leader epoch {leader_epoch} now")
 
     def sync_for_role(self) -> None:
@@ -351,9 +352,8 @@ class Partition:
     def on_flushed(self) -> None:
         """More of the log is on disk; after recovery this ends the wait."""
         self._flushed_at = self._clock.monotonic()
-        leader = self.leader
-        if leader is not None:
-            leader.on_flushed()
+        if self.leader is not None:
+            self.leader.on_flushed()
         elif self.follower is not None:
             self.follower.on_flushed()
 

@@ -158,18 +158,22 @@ class Cleaning:
         return CleanedSegment(self._job.generation, base, end, replaces, output.size_bytes, suffixes, changed, counts)
 
     def _write_group(self, group: list[CleanableSegment], output: _Output) -> None:
-        last: tuple[BatchHeader, memoryview] | None = None
+        counts = self._filter.counts
+        last: tuple[BatchHeader, memoryview, int] | None = None
         for segment in group:
             for header, data in self._batches(segment):
-                last = header, data
+                last = header, data, counts.forgotten_below
                 survivor = self._filter.survivor(header, data)
                 if survivor is data:
                     output.add(header, data)
                 elif survivor is not None:
                     output.add(read_header(survivor), survivor)
         if last is not None and not output.size_bytes:
-            left = bare_batch(*last)
+            header, data, forgotten_below = last
+            left = bare_batch(header, data)
             output.add(read_header(left), left)
+            if header.is_control:  # a marker stays as it is
+                counts.forgotten_below = forgotten_below
 
     def _batches(self, segment: CleanableSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
         path = segment_path(self._job.directory, segment.base_offset, ".log")

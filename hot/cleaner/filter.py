@@ -52,6 +52,8 @@ class FilterCounts(Struct):
     """Batches passed on as they stood."""
     records: int = 0
     records_kept: int = 0
+    forgotten_below: int = 0
+    """The offset behind the last tombstone or marker that goes although no later record of its key does its work."""
 
 
 def add_keys(header: BatchHeader, batch: memoryview, offset_map: OffsetMap, start_offset: int) -> bool:
@@ -106,6 +108,8 @@ class BatchFilter:
         begins_epoch = self._begins_epoch(header)
         if left is None and (begins_epoch or self._stays(header)):
             left = bare_batch(header, batch)
+        if left is None and header.is_control and header.record_count:
+            counts.forgotten_below = header.next_offset
         if left is batch:
             counts.kept_whole += 1
             counts.records_kept += header.record_count
@@ -196,6 +200,7 @@ class BatchFilter:
                 if key is None or offset < newest(key):
                     continue
                 if not has_value and offset < forget_below:
+                    self.counts.forgotten_below = offset + 1
                     continue
             kept.append(span)
             tombstones = tombstones or not has_value

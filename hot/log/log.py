@@ -27,6 +27,7 @@ from stratalog.hot.log.append import AppendInfo, LogAppender
 from stratalog.hot.log.close import abandon, begin_close, summarise
 from stratalog.hot.log.compaction import LogCompaction
 from stratalog.hot.log.damage import cut_before_damage, missing_ranges, set_aside
+from stratalog.hot.log.forgotten import ForgottenOffset
 from stratalog.hot.log.moving import LogMoving
 from stratalog.hot.log.parts import LogParts
 from stratalog.hot.log.place import LogPlace
@@ -59,7 +60,7 @@ class Log:
     """The log of one partition on one disk. The module names its parts and their callers."""
 
     __slots__ = (
-        "_parts", "_segments", "appender", "compaction", "config", "cycles", "gaps", "leader_epochs", "moving",
+        "_parts", "_segments", "appender", "compaction", "config", "cycles", "forgotten", "gaps", "leader_epochs", "moving",
         "producer_state", "recovery", "start", "tail", "topic_id", "topic_partition", "write_queued",
     )  # fmt: skip
 
@@ -74,7 +75,7 @@ class Log:
         self.cycles = parts.cycles
         self.appender = LogAppender(place, parts.segments, parts.epochs, parts.producers, parts.tail, parts.gaps)
         self.compaction = LogCompaction(parts)
-        self.moving = LogMoving(parts)
+        self.moving, self.forgotten = LogMoving(parts), ForgottenOffset()
         self.config, self.topic_partition, self.topic_id = place.config, place.topic_partition, place.topic_id
         self.recovery = loaded.report  # the findings and repairs of the start
         self.leader_epochs = parts.epochs

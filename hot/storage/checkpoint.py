@@ -21,6 +21,7 @@ __all__ = [
     "CLEANER_OFFSETS",
     "CLEAN_SHUTDOWN",
     "DELETED_ARCHIVES",
+    "FORGOTTEN_OFFSETS",
     "HIGH_WATERMARKS",
     "KNOWN_BUCKET",
     "LEADER_EPOCHS",
@@ -59,6 +60,8 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+FORGOTTEN_OFFSETS: Final = "forgotten-offset-checkpoint"
+"""Up to where logs may lack tombstones and markers for good."""
 REMOTE_LOG: Final = "remote-log-checkpoint"
 DELETED_ARCHIVES: Final = "deleted-archives"
 """Archives of deleted topics that are to be removed; JSON, written by the broker in the directory of its metadata."""

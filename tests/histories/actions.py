@@ -24,6 +24,7 @@ async def step(world: World) -> str:
         await found
     for node in world.up():
         node.shadow()
+        node.unified.awaits_copies = len(world.isr) < len(world.nodes)
     world.archive_moved()
     return kind
 
@@ -118,6 +119,8 @@ def crash(world):
     except OSError as error:
         raise Wrong(f"a stop fails: {error!r}") from error
     node.led = None
+    if dice.random() < 0.4:
+        node.back_up()
     world.log("stop", node.number, how)
     for client in world.clients:
         if world.leader == node.number:
@@ -126,6 +129,21 @@ def crash(world):
         world.leader = None
     if len(world.isr) > 1:
         world.leaves_in_sync(node)
+
+
+def put_back(world):
+    """The disk of a replica that others can do without is put back as it was at an earlier stop."""
+    node = world.dice.choice(world.nodes)
+    if node.backup is None or node.number == world.leader or not world.isr - {node.number}:
+        return
+    if node.is_up:
+        node.task = None
+        node.stop("kill")
+        node.led = None
+    node.put_back()
+    world.leaves_in_sync(node)
+    world.log("put back", node.number)
+    world.count["put back"] += 1
 
 
 def rise(world):
@@ -234,6 +252,7 @@ ACTIONS = {
     "others archive": (1.5, others_archive),
     "clean": (10, clean),
     "crash": (2.5, crash),
+    "put back": (1.5, put_back),
     "rise": (4, rise),
     "elect": (2.5, elect),
     "disk": (2, disk),

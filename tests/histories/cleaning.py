@@ -53,18 +53,27 @@ def may_clean(node, job) -> bool:
 
 def swap(node, cleaned, job):
     """Put a cleaned segment in; False if the cleaning is to be given up."""
-    compaction = node.log.compaction
+    compaction, forgotten_below = node.log.compaction, cleaned.counts.forgotten_below
+    if forgotten_below:
+        if forgotten_below > node.unified.forgettable_below:
+            return False
+        node.log.forgotten.noting(forgotten_below)()
+        yield
+        if not may_clean(node, job):
+            return False
     swap_ = compaction.begin_replace(cleaned)
     if swap_ is None:
         return False
     if not (yield from carried_out(compaction, swap_, swap_.stage())):
         return False
     before = node.world.local_offsets(node)
-    ok = may_clean(node, job) and cleaned.end_offset <= node.unified.cleanable_below and compaction.put_in(swap_)
+    ok = may_clean(node, job) and cleaned.end_offset <= node.unified.cleanable_below
+    ok = ok and forgotten_below <= node.unified.forgettable_below and compaction.put_in(swap_)
     if not ok:
         if (yield from carried_out(compaction, swap_, swap_.withdraw())):
             compaction.withdrawn()
         return False
+    node.log.forgotten.dropped(forgotten_below)
     node.world.judge_cleaning(node, before)
     return (yield from carried_out(compaction, swap_, compaction.retire(swap_)))
 

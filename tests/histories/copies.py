@@ -42,6 +42,12 @@ class Copies:
                 await self.correct(node, follower, error.code)
             return
         follower.take(answer, self.heard(node))
+        if (
+            answer.forgotten_below > before == wanted.fetch_offset
+            and node.log.log_end_offset <= node.log.log_start_offset
+        ):
+            self.log("begins again", node.number, "which ended at", before, "below", answer.forgotten_below)
+            self.count["begun again"] += 1
         self.bring_to_disk(node)
         self.copied(node, leader, before)
         if answer.diverging_epoch is not None:
@@ -77,6 +83,8 @@ class Copies:
             size = self.dice.choice([1, 300, 1 << 20])
             parts = log_.read(offset, max_bytes=size, max_offset=log_.written_offset).parts
             answer.records = bytearray(b"".join(part.file.pread(part.length, part.position) for part in parts))
+            if offset < log_.forgotten.below:
+                answer.forgotten_below = log_.forgotten.below
 
     def copied(self, node, leader, before: int) -> None:
         node.shadow()

@@ -17,7 +17,7 @@ from stratalog.broker.replicas.led import Led
 from stratalog.broker.replicas.partition import Partition
 from stratalog.broker.replicas.unified_log import UnifiedLog
 from stratalog.hot.checkpoint_steps import bounds_steps, high_watermark_steps, recovery_point_steps
-from stratalog.hot.cleaner_offsets import follow_cuts
+from stratalog.hot.cleaner_offsets import know_rows
 from stratalog.hot.directory import LogDirectory
 from stratalog.hot.first_marks import begin_at_log_start, first_high_watermark
 from stratalog.hot.retention import segments_to_delete
@@ -62,6 +62,7 @@ class Node:
         self.looked_at = None
         self.left = {}, 0
         self.task = None
+        self.backup = None
 
     # -- start and end ------------------------------------------------------------------------------------
 
@@ -72,7 +73,7 @@ class Node:
         self.log = self.directory.open_log(
             NAME, ID, world.config, now_ms=world.now_ms, leader_epoch_max=max(world.epoch, 0), others_have_it=True
         )
-        follow_cuts(self.directory, self.log)
+        know_rows(self.directory, self.log)
         begin_at_log_start(self.log)
         self.disk = Disk()
         self.partition = Partition(
@@ -144,6 +145,16 @@ class Node:
         self.base = JournaledFilesystem()
         self.base.inodes = {inode: bytearray(data) for inode, data in image.inodes.items()}
         self.base.names, self.base._next_inode = dict(image.names), image._next_inode
+
+    def back_up(self) -> None:
+        """Keep the disk of a node that is down as it is now."""
+        self.backup = copied(self.files), dict(self.full), dict(self.gone), self.left
+
+    def put_back(self) -> None:
+        """Put the disk back as it was then."""
+        files, full, gone, self.left = self.backup
+        self.full, self.gone = dict(full), dict(gone)
+        self.become(copied(files))
 
     def wipe(self) -> None:
         self.files, self.base, self.full, self.gone, self.left = Files(), None, {}, {}, ({}, 0)
@@ -364,3 +375,12 @@ class Node:
             self.directory.write_checkpoints({NAME: log})
             log.delete_local_before(log.log_start_offset)
             self.look()
+
+
+def copied(files) -> JournaledFilesystem:
+    """A disk with the same files."""
+    made = JournaledFilesystem()
+    made.inodes = {inode: bytearray(data) for inode, data in files.inodes.items()}
+    made.names, made._next_inode = dict(files.names), files._next_inode
+    made.directories = set(files.directories)
+    return made

@@ -300,6 +300,34 @@ def test_rows_of_checkpoints_go_with_the_log(bench):
     assert bench.load()[1].cleaner_offsets == {}
 
 
+@pytest.mark.parametrize("before", [{}, {NAME: 9}])
+def test_the_forgotten_offset_goes_with_the_log(bench, before):
+    """Also in the place of a row that was left of an earlier log."""
+    bench.target.forgotten_offsets = dict(before)
+    bench.target.write_checkpoints({})
+    for rows in ({NAME: 1}, {NAME: 2}, {}):
+        bench.source.forgotten_offsets = rows
+        carry_rows(bench.source, bench.target, bench.log)
+        bench.target.write_checkpoints({})
+        bench.target.points_stored = True
+        assert rows_carried(bench.source, bench.target, bench.log)
+        assert bench.load()[1].forgotten_offsets == rows
+    bench.source.forgotten_offsets = {NAME: 3}
+    assert not rows_carried(bench.source, bench.target, bench.log), "it has changed since"
+
+
+def test_a_forgotten_offset_that_found_no_room_is_carried_again(bench):
+    """It is not taken for carried because memory has it."""
+    bench.source.forgotten_offsets[NAME] = 1
+    bench.files.failing = {("rename", checkpoint.FORGOTTEN_OFFSETS + ".tmp")}
+    for _ in range(2):
+        with pytest.raises(OSError, match="failed"):
+            carry_rows(bench.source, bench.target, bench.log)
+    bench.files.failing = set()
+    carry_rows(bench.source, bench.target, bench.log)
+    assert bench.load()[1].forgotten_offsets == {NAME: 1}
+
+
 @pytest.mark.parametrize("failing", [checkpoint.CLEANER_OFFSETS, checkpoint.REMOTE_LOG])
 def test_rows_that_found_no_room_are_carried_again(bench, failing):
     """They are not taken for carried because memory has them."""

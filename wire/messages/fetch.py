@@ -13,6 +13,9 @@
 - 16: endpoints of new leaders as tagged fields (KIP-951).
 - 17: the follower's directory id (KIP-853).
 - 18: the follower's high watermark (KIP-1166).
+
+``forgotten_below`` is this project's own. It is a tagged field, which Kafka's brokers pass over, with a number far above those that
+Kafka gives out.
 """
 
 from __future__ import annotations
@@ -120,7 +123,11 @@ class AbortedTransaction(Struct):
 
 
 class PartitionData(Struct):
-    """The batches of one partition and how far it reaches; an offset of -1 is not known."""
+    """The batches of one partition and how far it reaches; an offset of -1 is not known.
+
+    ``forgotten_below`` comes to a follower that asks for an offset below it: the leader lacks tombstones, or markers of transactions,
+    up to there, so that a log which ends before them would never hear of them.
+    """
 
     partition_index: Int32
     error_code: Int16 = field()
@@ -133,6 +140,7 @@ class PartitionData(Struct):
     aborted_transactions: list[AbortedTransaction] | None = field([])
     preferred_read_replica: Int32 = field(-1, since=11)
     records: Records | None
+    forgotten_below: Int64 = field(0, since=12, tag=21_000)
 
 
 class FetchableTopicResponse(Struct):

@@ -103,6 +103,15 @@ def test_a_follower_reads_to_the_end_of_the_files(bench):
     assert read(bench, 3)[1] == 0
 
 
+def test_a_follower_hears_up_to_where_its_leader_has_forgotten_tombstones(bench):
+    """Only one that asks for an offset below that, and with the records alone: it has to begin again before it takes them."""
+    assert read(bench, 0)[0].forgotten_below == 0
+    bench.partition.log.forgotten.dropped(2)
+    assert [read(bench, offset)[0].forgotten_below for offset in range(4)] == [2, 2, 0, 0]
+    bench.partition.log.forgotten.dropped(9)
+    assert read(bench, 3)[0].forgotten_below == 0, "there are no records"
+
+
 def test_a_follower_reads_beyond_a_mark_that_stands_still_and_consumers_do_not(tmp_path):
     """Below min.insync.replicas: the follower has to read to come back, and consumers see what an eligible replica has, too."""
     one = Bench(str(tmp_path / "t-0"), in_sync=(1, FOLLOWER), replicas=(1, FOLLOWER), min_insync_replicas=2)

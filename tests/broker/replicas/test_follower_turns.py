@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from stratalog.broker.replicas.follower import _BATCHES_PER_TURN as PART
+from stratalog.hot.log.answer_parts import BATCHES_PER_TURN as PART
 from stratalog.wire.batch import Record, build_batch
 from tests.broker.replicas.leader_rig import Bench
 from tests.broker.replicas.test_follower import LEADER, NOW_MS, Heard, batch, bench, data, heard  # noqa: F401 - fixtures

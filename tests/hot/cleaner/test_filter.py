@@ -232,6 +232,48 @@ def test_a_marker_with_which_a_leader_epoch_begins_stays_as_it_is():
     assert cleaner.filter(emptied)[0].obj is emptied
 
 
+def test_the_last_tombstone_that_goes_is_counted():
+    """Exactly: a copy that ends behind it has had it. One that a later record of its key supersedes is missed by no copy."""
+    cleaner = Cleaner()
+    cleaner.rules = cleaner.rules._replace(end_offset=12)
+    batches = [
+        batch_of(0, (b"a", None), (b"b", b"1")),
+        batch_of(5, (b"c", None)),
+        batch_of(8, (b"d", None)),
+        batch_of(10, (b"d", b"2"), (b"e", b"1")),
+    ]
+    cleaner.learn(*batches)
+    first = [one for one in cleaner.filter(*batches) if one is not None]
+    assert cleaner.last.counts.forgotten_below == 0
+    cleaner.rules = cleaner.rules._replace(now_ms=NOW_MS + RETENTION_MS)
+    for forgettable_below, expected in ((0, 0), (1, 1), (5, 1), (6, 6)):
+        cleaner.rules = cleaner.rules._replace(forgettable_below=forgettable_below)
+        cleaner.filter(*first)
+        assert cleaner.last.counts.forgotten_below == expected
+
+
+def test_a_tombstone_counts_whose_batch_stays_as_a_header():
+    """The header says nothing of its key."""
+    cleaner = Cleaner()
+    batch = batch_of(4, (b"a", None))
+    cleaner.learn(batch)
+    [first] = cleaner.filter(batch)
+    cleaner.rules = cleaner.rules._replace(now_ms=NOW_MS + RETENTION_MS, end_offset=5)
+    assert offsets(cleaner.filter(first)[0]) == []
+    assert cleaner.last.counts.forgotten_below == 5
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(0, 0), (1, 2)])
+def test_a_marker_that_goes_counts_and_one_that_stays_does_not(epoch, expected):
+    """One that is the last word of its producer stays as it is: it ends the transaction of each copy."""
+    cleaner = Cleaner(producers=[ProducerEntry(7, epoch)])
+    [horizon] = cleaner.filter(marker(1, 1))
+    assert cleaner.last.counts.forgotten_below == 0
+    cleaner.rules = cleaner.rules._replace(now_ms=NOW_MS + RETENTION_MS)
+    cleaner.filter(horizon)
+    assert cleaner.last.counts.forgotten_below == expected
+
+
 def test_the_batch_at_the_end_of_the_section_stays_as_a_header():
     """So the log still says how far it went."""
     cleaner = Cleaner()

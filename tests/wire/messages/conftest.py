@@ -19,6 +19,7 @@ from kio.static.constants import EntityType
 from stratalog.wire.primitives import Scalar
 from stratalog.wire.schema import Struct, decode
 from stratalog.wire.schema_fields import ListOf, Nested
+from tests.wire.conftest import OWN_TAGS
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -45,7 +46,7 @@ NOT_IN_KAFKA_PYTHON = {
 
 
 def _slots(layout):
-    return (*layout.slots, *layout.tagged)
+    return (*layout.slots, *(slot for slot in layout.tagged if slot.tag < OWN_TAGS))
 
 
 def _sent(plain, slot):
@@ -163,10 +164,6 @@ class Oracles:
     def dense(self, layout, size_bytes):
         """``(path, message)`` for every list: a message that is full of the smallest elements of that list."""
         return _dense(layout, size_bytes)
-
-
-OWN_TAGS = 21_000
-"""The first tag of fields that are this project's own: Kafka's have no such number."""
 
 
 def _kafka_python_class(cls):

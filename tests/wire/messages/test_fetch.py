@@ -159,3 +159,32 @@ def test_response_leads_elsewhere():
         assert encode_bytes(response, version) == bytes.fromhex(
             start + snapshot + "01 00 0d 02 00000002 0268 00002384 00 00"
         )
+
+
+def test_a_follower_hears_how_far_its_leader_has_forgotten():
+    """By a tag of this project's own, from the first flexible version on; nothing is sent where nothing is forgotten."""
+
+    def answered(**fields):
+        data = PartitionData(partition_index=2, high_watermark=7, records=b"", **fields)
+        topic = FetchableTopicResponse(topic="t", topic_id=UUID, partitions=[data])
+        return FetchResponse(responses=[topic])
+
+    plain, told = answered(), answered(forgotten_below=300)
+    assert encode_bytes(told, 11) == encode_bytes(plain, 11)
+    for version in range(12, 19):
+        before, tagged = encode_bytes(plain, version), encode_bytes(told, version)
+        own = bytes.fromhex("01" + "88a401" + "08" + "000000000000012c")
+        assert tagged == before[:-3] + own + before[-2:]
+        assert decode(FetchResponse, version, tagged).responses[0].partitions[0].forgotten_below == 300
+
+
+def test_a_reader_without_the_tag_passes_over_it():
+    """A follower of an earlier version, or of Apache Kafka."""
+    data = PartitionData(partition_index=2, high_watermark=7, records=b"abc", forgotten_below=300)
+    sent = encode_bytes(
+        FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=UUID, partitions=[data])]), 18
+    )
+    other = sent.replace(bytes.fromhex("88a401"), bytes.fromhex("89a401"))
+    assert other != sent
+    found = decode(FetchResponse, 18, other).responses[0].partitions[0]
+    assert (found.forgotten_below, bytes(found.records)) == (0, b"abc")
