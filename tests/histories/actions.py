@@ -17,7 +17,7 @@ async def step(world: World) -> str:
     world.now_ms += dice.choice([0, 10, 200, 1500])
     if (world.leader is None or not world.led.is_up) and dice.random() < 0.5:
         world.elect()
-    often = OFTEN if world.deletes else {}
+    often = DELETING if world.deletes else TRIMMING if world.trims else {}
     kind = dice.choices(list(ACTIONS), [often.get(one, weight) for one, (weight, _) in ACTIONS.items()])[0]
     found = ACTIONS[kind][1](world)
     if asyncio.iscoroutine(found):
@@ -267,8 +267,11 @@ ACTIONS = {
     "tick": (1, tick),
 }
 
-OFTEN = {"delete records": 5, "crash": 4, "rise": 8, "elect": 5, "fetch": 10, "clean": 1, "reconfigure": 0.1}
+TRIMMING = {"delete records": 5, "crash": 4, "rise": 8, "elect": 5, "fetch": 10, "clean": 1, "reconfigure": 0.1}
 """The weights where records are deleted all the time."""
 
+
+DELETING = {"clean": 20, "fetch": 14, "isr": 8, "crash": 1.5, "rise": 6, "put back": 4, "archive": 0, "reconfigure": 0}
+"""Other weights where tombstones are to go: replicas are in sync for longer, and cleaned more often."""
 
 INTERESTING = {"clean", "merge", "compact archive", "delete records", "retain", "elect", "trim"}

@@ -74,6 +74,7 @@ def swap(node, cleaned, job):
             compaction.withdrawn()
         return False
     node.log.forgotten.dropped(forgotten_below)
+    node.world.count["forgotten"] += forgotten_below > 0
     node.world.judge_cleaning(node, before)
     return (yield from carried_out(compaction, swap_, compaction.retire(swap_)))
 

@@ -10,8 +10,6 @@ from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.records.control import ControlType, EndTxnMarker, encode_record
 from tests.histories.oracle import ABORT, COMMIT, Rec, Wrong
 
-KEYS = 4
-
 
 def append_marker(leader, marker, version, acknowledge, shipped=Leader.append_marker) -> None:
     """As shipped; the truth hears of it."""
@@ -117,8 +115,8 @@ class Clients:
         for number in range(dice.choice([1, 1, 2, 3])):
             self.values += 1
             keyless = "compact" not in self.policy and dice.random() < 0.2
-            key = None if keyless else b"k%d" % dice.randrange(KEYS)
-            value = None if dice.random() < 0.15 and key is not None else b"v%d" % self.values
+            key = None if keyless else b"k%d" % dice.randrange(self.keys)
+            value = None if dice.random() < self.deleted_share and key is not None else b"v%d" % self.values
             stamp = self.now_ms + dice.randrange(-300, 300)
             made.append(Record(number, stamp, key, value))
         return made

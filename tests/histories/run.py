@@ -1,4 +1,4 @@
-"""Runs random histories: ``python -m tests.histories.run FIRST COUNT``, with TRACE=1 for all steps of those that fail."""
+"""Runs random histories: ``python -m tests.histories.run FIRST COUNT [deletes]``, with TRACE=1 for all steps of those that fail."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ async def check(world: World, *, whole: bool) -> None:
     if node is not None:
         checks.check_agreement(world, node)
         checks.check_copies(world)
+        for each in world.up() if whole else ():
+            checks.check_deletions(world, each)
     if node is not None and whole:
         with suppress(checks.StartMoved):
             checks.check_reads(world, node, node.unified, checks.starts_of(world, node))
@@ -47,18 +49,19 @@ async def check(world: World, *, whole: bool) -> None:
 
 async def take_steps(world: World) -> None:
     """The history of a world."""
-    for number in range(STEPS):
+    steps = 2 * STEPS if world.deletes else STEPS
+    for number in range(steps):
         kind = await step(world)
         if world.over:
             return
         often = 0.5 if kind in INTERESTING else 0.08
-        await check(world, whole=number == STEPS - 1 or world.dice.random() < often)
+        await check(world, whole=number == steps - 1 or world.dice.random() < often)
 
 
-def history(seed: int, *, lines: int = 25) -> Counter[str]:
-    """Run the history of a seed; how often the rarer things came. Raises `Failed`."""
+def history(seed: int, *, lines: int = 25, deletes: bool = False) -> Counter[str]:
+    """Run the history of a seed; how often the rarer things came. ``deletes`` as in `World`. Raises `Failed`."""
     with tempfile.TemporaryDirectory(prefix="stratalog-history-") as path:
-        world = World(seed, path)
+        world = World(seed, path, deletes=deletes)
         with (
             patch.object(os, "urandom", world.dice.randbytes),
             patch.object(Leader, "append_marker", append_marker),
@@ -69,7 +72,7 @@ def history(seed: int, *, lines: int = 25) -> Counter[str]:
                 asyncio.run(take_steps(world))
             except Exception as error:
                 steps = "\n".join(world.trace[-lines:] if lines else ())
-                again = f"TRACE=1 python -m tests.histories.run {seed} 1"
+                again = f"TRACE=1 python -m tests.histories.run {seed} 1" + " deletes" * deletes
                 raise Failed(f"{error!r}\n{steps}\nrepeat: {again}") from error
     return world.count
 
@@ -77,12 +80,12 @@ def history(seed: int, *, lines: int = 25) -> Counter[str]:
 def main() -> None:
     """Run seeds, and name those that fail."""
     logging.disable(logging.CRITICAL)
-    first, count = int(sys.argv[1]), int(sys.argv[2])
+    first, count, deletes = int(sys.argv[1]), int(sys.argv[2]), "deletes" in sys.argv
     lines = 100_000 if os.environ.get("TRACE") else 0
     counts: Counter[str] = Counter()
     for seed in range(first, first + count):
         try:
-            counts += history(seed, lines=lines)
+            counts += history(seed, lines=lines, deletes=deletes)
         except Failed as failed:
             counts["failed"] += 1
             sys.stdout.write(f"{seed}: {failed}\n")

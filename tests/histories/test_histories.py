@@ -30,6 +30,21 @@ def test_a_history_holds(seed):
     history(seed)
 
 
+def test_no_deleted_key_comes_back_with_a_disk_that_is_put_back():
+    """Its leader has dropped the tombstone since; a replica that only was away copies on from its end."""
+    count = history(4, deletes=True)
+    assert count["put back"]
+    assert count["begun again"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, _SEEDS // 2, _TOGETHER))
+def test_no_deleted_key_comes_back(first):
+    """The same for more seeds."""
+    for seed in range(first, first + _TOGETHER):
+        history(seed, deletes=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, _SEEDS, _TOGETHER))
 def test_many_histories_hold(first):

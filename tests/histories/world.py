@@ -22,17 +22,19 @@ from tests.histories.oracle import Rec
 class World(Clients, Copies, Bucket):
     """Three replicas, a controller, a bucket, some clients."""
 
-    def __init__(self, seed: int, path: str) -> None:
-        self.dice = dice = random.Random(seed)
+    def __init__(self, seed: int, path: str, *, deletes: bool = False) -> None:
+        """``deletes``: of many keys, whose tombstones go soon; the topic is compacted, and has no archive at first."""
+        self.dice, self.deletes = random.Random(seed), deletes
+        dice = self.dice
         self.strict = dice.random() < 0.6
         self.now_ms = 1_000_000
         self.store = MemoryStore()
         self.worker = Worker(self.store)
         self.policy = dice.choice([("compact",), ("compact",), ("delete",), ("compact", "delete")])
         self.tiered = dice.random() < 0.7
-        self.deletes = seed % 5 == 4
+        self.trims = seed % 5 == 4 and not deletes
         """Records are deleted all the time, while replicas are away."""
-        if self.deletes:
+        if self.trims:
             self.policy, self.tiered = ("delete",), False
         self.delete_retention_ms = dice.choice([0, 0, 3_000, 10**9])
         self.segment_bytes = dice.choice([250, 400, 700])
@@ -41,6 +43,10 @@ class World(Clients, Copies, Bucket):
         self.copies = True
         self.flush = 1 if self.strict or dice.random() < 0.5 else 10**6
         self.transaction_version = dice.choice([0, 0, 2])
+        self.keys, self.deleted_share = 4, 0.15
+        if deletes:
+            self.strict, self.policy, self.tiered, self.delete_retention_ms = True, ("compact",), False, 0
+            self.flush, self.keys, self.deleted_share = 1, 60, 0.4
         self.config = self.make_config()
         self.trace: list[str] = []
         self.count: Counter[str] = Counter()
