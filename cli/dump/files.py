@@ -80,6 +80,7 @@ SMALL_FILES: Final[dict[str, Callable[[Path], Iterator[Row]]]] = {
     checkpoint.LOG_START_OFFSETS: _offsets,
     checkpoint.HIGH_WATERMARKS: _offsets,
     checkpoint.CLEANER_OFFSETS: _offsets,
+    checkpoint.FORGOTTEN_OFFSETS: _offsets,
     checkpoint.REMOTE_LOG: _remote_log,
     checkpoint.LEADER_EPOCHS: _leader_epochs,
     checkpoint.META_PROPERTIES: _meta_properties,
