@@ -42,10 +42,7 @@ class Copies:
                 await self.correct(node, follower, error.code)
             return
         follower.take(answer, self.heard(node))
-        if (
-            answer.forgotten_below > before == wanted.fetch_offset
-            and node.log.log_end_offset <= node.log.log_start_offset
-        ):
+        if answer.forgotten_below > before > node.log.log_start_offset == node.log.log_end_offset:
             self.log("begins again", node.number, "which ended at", before, "below", answer.forgotten_below)
             self.count["begun again"] += 1
         self.bring_to_disk(node)

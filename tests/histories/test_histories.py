@@ -32,7 +32,7 @@ def test_a_history_holds(seed):
 
 def test_no_deleted_key_comes_back_with_a_disk_that_is_put_back():
     """Its leader has dropped the tombstone since; a replica that only was away copies on from its end."""
-    count = history(4, deletes=True)
+    count = history(89, deletes=True)
     assert count["put back"]
     assert count["begun again"]
 
