@@ -47,6 +47,13 @@ def test_an_empty_copy_takes_what_its_leader_has(log, own, told):
     assert log.forgotten.below == max(told, min(own, 4))
 
 
+def test_a_copy_that_begins_behind_its_archive_is_empty(log):
+    """To begin again would change nothing. The archive has no record that its leader's tombstones had ended."""
+    log.truncate_fully_and_start_at(4, (), None, log_start_offset=0)
+    assert goes_on(log, 9)
+    assert log.forgotten.below == 9
+
+
 def test_a_copy_whose_records_are_all_deleted_is_empty(log):
     """Its files may be there still."""
     log.advance_log_start(4)

@@ -286,25 +286,6 @@ def test_an_aborted_transaction_of_the_clean_part_makes_no_later_one_void(work):
     work.check()
 
 
-def test_the_marker_that_is_left_of_a_group_is_not_counted_as_gone(work):
-    """A segment is never empty: the marker stays, and ends the transaction of each copy."""
-    put(work, 10)
-    put(work, 4, producer=2, roll=False)
-    work.end(2, commit=False)
-    work.log.roll()
-    put(work, 4, producer=2, roll=False)
-    work.end(2, commit=True)
-    work.log.roll()
-    put(work, 8)
-    work.log.update_config(replace(CONFIG, segment_bytes=100))
-    for _ in range(5):
-        work.compactor.cleaned_offset = 0
-        done = work.compactor.clean(work.log, now_ms=work.now_ms)
-        assert [one.counts.forgotten_below for one in done] == [0, 0, 0, 0]
-        work.now_ms += RETENTION_MS
-    assert next(header.base_offset for header, _ in work.batches(0, 3) if header.is_control) == 2
-
-
 def test_small_segments_become_one(work):
     """As large together as ``segment.bytes``; the files of the others go."""
     for key in (2, 4, 8, 10):
