@@ -5,15 +5,19 @@ import os
 
 import pytest
 
-from stratalog.broker.replicas.directory_loading import load_directories, lock_directory, release_loaded, settle
+from stratalog.broker.replicas.directory_loading import load_directories, lock_directory, release_loaded, report, settle
 from stratalog.broker.runtime.ballast import NOTHING_SPARE
+from stratalog.hot.directory import LogDirectory
 from stratalog.hot.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    FORGOTTEN_OFFSETS,
     RECOVERY_POINTS,
     MetaProperties,
     write_clean_shutdown,
     write_meta_properties,
     write_offsets,
 )
+from stratalog.hot.storage.filesystem import RealFilesystem
 from stratalog.hot.unverified_logs import write_unverified
 from stratalog.wire.errors import Invalid
 from stratalog.wire.topic import TopicPartition
@@ -149,3 +153,13 @@ def test_a_directory_that_is_no_directory(load, tmp_path):
     release_loaded(loaded)
     with pytest.raises(Invalid, match=r"log\.dirs \(--data\): the directory .*/two cannot be made: File exists"):
         load(needed="two")
+
+
+def test_a_damaged_checkpoint_is_reported_with_its_cost(tmp_path, caplog):
+    """The content of all but one is derived from the logs: no log says up to where its tombstones were dropped."""
+    directory = LogDirectory.load(str(tmp_path), RealFilesystem())
+    directory.damaged_checkpoints = [CLEANER_OFFSETS, FORGOTTEN_OFFSETS]
+    report(directory)
+    first, second = (one.getMessage() for one in caplog.records)
+    assert first == f"{tmp_path}/{CLEANER_OFFSETS} is damaged; its content is derived from the logs and the other files"
+    assert second.startswith(f"{tmp_path}/{FORGOTTEN_OFFSETS} is damaged: until logs are cleaned again, a replica")
