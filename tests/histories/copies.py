@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from stratalog.broker.fetches.replica_read import divergence
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import FetchPartition, PartitionData
-from tests.histories.oracle import until
+from tests.histories.oracle import Wrong, until
 
 
 class Copies:
@@ -45,6 +45,8 @@ class Copies:
         if answer.forgotten_below > before > node.log.log_start_offset == node.log.log_end_offset:
             self.log("begins again", node.number, "which ended at", before, "below", answer.forgotten_below)
             self.count["begun again"] += 1
+            if self.strict and not node.was_put_back:
+                raise Wrong(f"{node.number} begins again, although its disk was never put back")
         self.bring_to_disk(node)
         self.copied(node, leader, before)
         if answer.diverging_epoch is not None:

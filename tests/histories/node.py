@@ -62,7 +62,7 @@ class Node:
         self.looked_at = None
         self.left = {}, 0
         self.task = None
-        self.backup = None
+        self.backup, self.was_put_back = None, False
 
     # -- start and end ------------------------------------------------------------------------------------
 
@@ -153,6 +153,7 @@ class Node:
     def put_back(self) -> None:
         """Put the disk back as it was then."""
         files, full, gone, self.left = self.backup
+        self.was_put_back = True
         self.full, self.gone = dict(full), dict(gone)
         self.become(copied(files))
 
