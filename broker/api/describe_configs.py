@@ -85,10 +85,9 @@ def _broker(context: Context, image: ClusterImage, name: str) -> Mapping[str, Co
     if not name:
         entries = resolve_broker_config({}, {}, defaults)
         everyones = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        return {
-            **{key: entry for key, entry in entries.items() if entry.source is everyones},
-            **resolve_listener_settings(((everyones, defaults),), {}),
-        }
+        found = {key: entry for key, entry in entries.items() if entry.source is everyones}
+        found |= resolve_listener_settings(((everyones, defaults),), {})
+        return {key: _only_of(everyones, entry) for key, entry in found.items()}
     check_broker_name(name, broker.node_id, DESCRIBED)
     mine = image.configs.of(ConfigResource.broker(broker.node_id))
     given = (
@@ -104,6 +103,11 @@ def _broker(context: Context, image: ClusterImage, name: str) -> Mapping[str, Co
         return entries
     told = tuple(f"{listener}://{at.host}:{at.port}" for listener, at in registered.listeners.items())
     return {**entries, _ADVERTISED: replace(advertised, value=told, source=entries["listeners"].source)}
+
+
+def _only_of(source: ConfigSource, entry: ConfigEntry) -> ConfigEntry:
+    """What is set for all brokers says nothing of what one of them has else, its default among it (Kafka's ``ConfigHelper``)."""
+    return replace(entry, synonyms=tuple(one for one in entry.synonyms if one.source is source))
 
 
 def _group(context: Context, image: ClusterImage, name: str) -> Mapping[str, ConfigEntry]:

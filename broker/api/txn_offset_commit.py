@@ -138,8 +138,10 @@ def handle(context: Context, request: TxnOffsetCommitRequest) -> Message | Pendi
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    if request.producer_id < 0 or request.producer_epoch < 0:  # no marker would end what it brings
+    if request.producer_id < 0:  # no marker would end what it brings
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if request.producer_epoch < 0:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
     broker = context.broker
     number = broker.groups.host.partition_of(request.group_id)
     if number is None:

@@ -17,7 +17,7 @@ from stratalog.wire.messages.incremental_alter_configs import (
 from stratalog.wire.records.metadata import ConfigRecord
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
-TOPIC_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 4, 5
+TOPIC_SOURCE, EVERYONES_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 3, 4, 5
 LOGGER_SOURCE, METRICS_SOURCE, GROUP_SOURCE = 6, 7, 8
 
 
@@ -73,7 +73,9 @@ def test_a_brokers_settings(start_node):
     assert rows["node.id"].read_only
     assert not rows["log.retention.ms"].read_only
     assert ask(link, BROKER, "77").error_code == ErrorCode.INVALID_REQUEST
-    assert [(one.name, one.value) for one in ask(link, BROKER, "").configs] == [("min.insync.replicas", "1")]
+    (row,) = ask(link, BROKER, "", include_synonyms=True).configs
+    assert (row.name, row.value) == ("min.insync.replicas", "1")
+    assert [one.source for one in row.synonyms] == [EVERYONES_SOURCE], "a default is that of a broker"
 
 
 def test_advertised_listeners_are_the_addresses_clients_get(start_node):

@@ -194,7 +194,7 @@ def test_a_copy_of_a_cleaned_range_is_copied_again_where_another_history_begins_
 def test_all_of_a_copy_is_kept_where_some_of_it_was_not_in_the_file_yet(bench, heard, tmp_path, monkeypatch):  # noqa: F811
     """A file of the same name, with what was written then, took the place of the one that was kept."""
     log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)
-    monkeypatch.setattr("stratalog.broker.replicas.follower._BATCHES_PER_TURN", 1)
+    monkeypatch.setattr("stratalog.hot.log.answer_parts.BATCHES_PER_TURN", 1)
     role = bench.partition.follow(LEADER, 6)
     rest = role.take(data(batch(10, 5), batch(15, 5, epoch=6), high_watermark=20), heard)
     assert (log.log_end_offset, log.written_offset) == (15, 10)
