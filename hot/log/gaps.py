@@ -116,8 +116,9 @@ class LogGaps:
         if self.below <= next_offset and self.below < self.passed_below:
             self.expect(self.passed_below)
         is_overtaken = next_offset < self.kept_below and self.passed_below < committed_below
-        if is_overtaken and _first_gap(records, next_offset, -1) is not None:
-            self.passed(committed_below, epoch)
+        if is_overtaken and (gap := _first_gap(records, next_offset, -1)) is not None:
+            _, gap_end = gap
+            self.passed(max(committed_below, gap_end), epoch)  # a leader's mark may be behind: it has just begun
 
     def first_of_another(self, records: memoryview, next_offset: int, leader_epoch: int) -> int | None:
         """Where a history begins in these batches that lacks the records for whose sake a cleaner has taken others away.
