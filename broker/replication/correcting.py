@@ -119,7 +119,10 @@ class Correcting:
         local_start = await self._end(role, _EARLIEST_LOCAL)
         history = await read_history(self._archive, _partition_of(role), local_start, role.epoch)
         if history.remote_end < local_start:
-            why = f"its archive ends at offset {history.remote_end}, and its leader's disk begins at {local_start}"
+            why = (
+                f"its archive ends at offset {history.remote_end} in this broker's bucket, and its leader's disk begins at "
+                f"{local_start}. Compare stratalog.bucket.url here and at broker {self._leader_id}"
+            )
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, why)
         if history.remote_end <= role.position.offset:
             # The hole is on its leader's disk: this copy may be the only one that has records behind that end.

@@ -171,6 +171,18 @@ async def test_a_copy_does_not_go_back_to_an_archive_that_ends_before_it(outcome
     assert f"its archive ends at offset {remote_end}, and this copy at 70" in caplog.text
 
 
+async def test_a_copy_that_finds_no_archive_names_the_setting_to_compare(outcome, caplog):
+    """A new broker with a wrong bucket: its leader evicts what that one lacks, and nothing else is wrong."""
+    links, role = Links(), Role()
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000, archive=archive_ending_at(10))
+    correcting.begin(role, outcome, is_archived=True)
+    await asked(links, 3, 60)
+    await turns()
+    assert role.begun is None
+    assert "ends at offset 10 in this broker's bucket, and its leader's disk begins at 60" in caplog.text
+    assert "Compare stratalog.bucket.url here and at broker 7" in caplog.text
+
+
 async def test_epochs_of_another_cluster_that_went_back_to_a_cut_are_none_of_the_logs(outcome):
     """They begin below the leader's disk. Their leader knows none of them, and would refuse the copy for ever."""
     links, role = Links(), Role()
