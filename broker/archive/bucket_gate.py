@@ -4,7 +4,9 @@ While the controller may have ended the broker's session no write begins: anothe
 tier's protocol). Writes are refused then, and tried again by those who want them.
 
 A bucket that is not the one that the data directory remembers gets no command any more until it is replaced by the right
-one; what would have gone there is answered as a lost archive. Reads pass as long as nothing speaks against the bucket.
+one; what would have gone there is answered as a lost archive. Reads pass as long as nothing speaks against the bucket, but for
+those by which local records go: a broker that only follows writes nothing, and would believe any bucket. They wait as writes do, and
+so the directory remembers the bucket that has what it let go. It remembers none in which its cluster has written nothing.
 
 A bucket may be swapped later. So commands that make an archive, or find that there is none, name the bucket's identity, and
 after each loss the bucket is looked at again, once in five seconds at most.
@@ -109,7 +111,8 @@ class BucketGate:
 
     def submit(self, command: commands.Command, answered: Answered) -> None:
         """Pass a command on once the bucket is known to be the right one; else answer it with a refusal, later."""
-        if isinstance(command, WRITES) and not self._ports.in_contact():
+        waits = isinstance(command, WRITES) or (not self._open and _lets_go(command))
+        if waits and not self._ports.in_contact():
             asyncio.get_running_loop().call_soon(answered, commands.FailedReport(_NO_CONTACT, retriable=True))
         elif isinstance(command, _OWN) or self._ports.incarnation() < 0:
             self._ports.submit(command, answered)
@@ -118,7 +121,7 @@ class BucketGate:
         elif self.wrong:
             asyncio.get_running_loop().call_soon(answered, commands.LostReport(self.wrong))
             self._look()
-        elif isinstance(command, WRITES):
+        elif waits:
             self._waiting.append((command, answered))
             self._look()
         else:
@@ -161,7 +164,11 @@ class BucketGate:
             self._end(commands.LostReport(self.wrong))
             return
         self._note_start(report)
-        self._sign(report)
+        writes_wait = any(isinstance(command, WRITES) for command, _ in self._waiting)
+        if report.cluster_known or self.known.bucket_id or writes_wait:
+            self._sign(report)
+        else:  # no archive of the cluster is here: nothing goes by what is read, and no bucket is to be remembered for it
+            self._end(None)
 
     def _verdict(self, seen: commands.BucketSeen) -> str:
         """Why this is not the right bucket; empty if it is."""
@@ -263,3 +270,8 @@ class BucketGate:
         if wrong:
             raise Invalid(wrong)
         self._note_start(report)
+
+
+def _lets_go(command: commands.Command) -> bool:
+    """Whether local records may go by the answer to a read: the bucket has to have them, and has to be the right one."""
+    return isinstance(command, commands.ReadBack) or (isinstance(command, commands.ReadManifest) and command.lets_go)

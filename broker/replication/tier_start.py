@@ -52,7 +52,7 @@ async def read_history(
 
     Raises `KafkaError` KAFKA_STORAGE_ERROR if the archive does not answer, or has nothing.
     """
-    manifest = await _asked(archive.submit, commands.ReadManifest(partition))
+    manifest = await _asked(archive.submit, commands.ReadManifest(partition, lets_go=True))
     if not isinstance(manifest, commands.ManifestRead) or manifest.view.deleted:
         raise _unusable(partition, manifest)
     view = manifest.view

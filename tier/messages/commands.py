@@ -181,11 +181,15 @@ class ReadBack(Struct, frozen=True):
 
 
 class ReadManifest(Struct, frozen=True):
-    """Read the manifest unless it still has ``known_version``; answered by `ManifestRead` or `ManifestUnchanged`."""
+    """Read the manifest unless it still has ``known_version``; answered by `ManifestRead` or `ManifestUnchanged`.
+
+    ``lets_go``: local records go by the answer.
+    """
 
     partition: PartitionId
     known_version: Version = ""
     known_end: int = 0
+    lets_go: bool = False
 
 
 class SetLogStart(Struct, frozen=True):

@@ -20,6 +20,8 @@ from stratalog.wire.errors import Invalid
 PARTITION = PartitionId("t", bytes(16), 0)
 CLAIM = commands.Claim(PARTITION, Claimant(0, 1, b"u" * 16), 10, 0)
 READ = commands.ReadManifest(PARTITION)
+LETTING_GO = (commands.ReadBack(PARTITION, 0, 5, 0), replace(READ, lets_go=True))
+"""Reads by which a follower lets local records go."""
 
 
 class Rig:
@@ -134,6 +136,67 @@ async def test_a_bucket_that_does_not_answer_does_not_hold_a_start(rig):
     await asyncio.sleep(0.01)
     assert isinstance(await rig.ask(CLAIM), commands.ManifestRead)
     assert gate.wrong == ""
+
+
+@pytest.mark.parametrize("read", LETTING_GO, ids=lambda read: type(read).__name__)
+async def test_no_local_record_goes_by_a_bucket_that_was_not_compared(rig, read):
+    """A follower writes nothing: it had evicted by an empty bucket to which its leader had begun to archive."""
+    await rig.ask(CLAIM)
+    right, rig.store = rig.store, MemoryStore()
+    rig.down = True
+    gate = rig.run()
+    await gate.look_at_start(0.2)
+    rig.down = False
+    rig.sent.clear()
+    assert isinstance(await rig.ask(read), commands.LostReport)
+    assert rig.sent == ["LookAtBucket"]
+    assert "is not the one" in gate.wrong
+    rig.store = right
+    rig.now_ms += 5_000
+    await rig.ask(read)
+    await asyncio.sleep(0.01)
+    rig.sent.clear()
+    assert isinstance(await rig.ask(read), commands.VerifiedUpTo | commands.ManifestRead)
+    assert rig.sent == [type(read).__name__]
+
+
+@pytest.mark.parametrize("read", LETTING_GO, ids=lambda read: type(read).__name__)
+async def test_a_directory_remembers_the_bucket_by_which_it_has_let_records_go(rig, read, tmp_path):
+    """It has led nothing. Another bucket is refused from then on, and gets no archive that begins where this disk does."""
+    await rig.ask(CLAIM)  # by its leader
+    (tmp_path / "known-bucket").unlink()
+    rig.run()
+    rig.sent.clear()
+    await rig.ask(read)
+    assert rig.sent == ["LookAtBucket", "SignBucket", type(read).__name__]
+    assert read_known_bucket(RealFilesystem(), rig.directory).bucket_id
+    rig.store = MemoryStore()
+    with pytest.raises(Invalid, match="is not the one"):
+        await rig.run().look_at_start()
+
+
+@pytest.mark.parametrize("read", LETTING_GO, ids=lambda read: type(read).__name__)
+async def test_a_directory_remembers_no_bucket_that_has_nothing_of_its_cluster(rig, read):
+    """An empty disk and a wrong bucket: with the right one it starts."""
+    await rig.ask(read)
+    assert rig.sent == ["LookAtBucket", type(read).__name__]
+    assert list(rig.store.list("")) == []
+    assert read_known_bucket(RealFilesystem(), rig.directory) is None
+    both = [asyncio.ensure_future(rig.ask(one)) for one in (read, CLAIM)]
+    assert isinstance((await asyncio.gather(*both))[1], commands.ManifestRead)
+    assert read_known_bucket(RealFilesystem(), rig.directory).bucket_id
+
+
+@pytest.mark.parametrize("read", LETTING_GO, ids=lambda read: type(read).__name__)
+async def test_out_of_contact_no_bucket_is_looked_at_to_let_records_go(rig, read):
+    """The look ends with a write. A bucket that was opened before may be read."""
+    rig.in_contact = False
+    assert isinstance(await rig.ask(read), commands.FailedReport)
+    assert rig.sent == []
+    rig.in_contact = True
+    await rig.ask(CLAIM)
+    rig.in_contact = False
+    assert isinstance(await rig.ask(read), commands.VerifiedUpTo | commands.ManifestRead)
 
 
 async def test_a_bucket_that_is_swapped_later_gets_no_new_archive(rig):

@@ -43,6 +43,7 @@ async def test_epochs_end_with_the_archive_and_producers_are_those_behind_its_ne
     submit = bucket(ReadManifest=manifest(), ReadRestartState=commands.RestartStateRead("k", (), b"p"))
     assert await history(submit) == (90, (EpochEntry(2, 0), EpochEntry(5, 40)), b"p")
     assert submit.asked[1].key == "k"
+    assert submit.asked[0].lets_go  # the log that was there is dropped by it
 
 
 async def test_an_archive_without_objects_knows_no_producers():
