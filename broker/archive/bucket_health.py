@@ -1,6 +1,7 @@
 """Whether the bucket answers, and when requests to it that failed are sent again.
 
-`BucketHealth` looks at the reports of the commands that were sent to it anyway, and sends no request to find out.
+`BucketHealth` looks at the reports of the commands that were sent to it anyway, and sends no request to find out. A failure may
+be that of a follower or a client that asks for no more: then the answer to the question below ends it.
 
 The pause after a failure doubles, for each kind of request of each partition, up to half a minute: an outage of a minute would
 keep archives still for half a minute more. `Resumption` has all that failed sent again as soon as it may succeed: when the
@@ -29,6 +30,8 @@ ASK_MS: Final = 2_000
 """The time between two questions to a bucket that fails."""
 _GAP_MS_MIN: Final = 1_000
 _GAP_MS_MAX: Final = 30_000
+_FORGOTTEN_MS: Final = 120_000
+"""Requests that are still wanted are sent again in this time, and fail again."""
 _CALM_MS: Final = 60_000
 """After so long without a resumption the next but one is not put off any more."""
 
@@ -44,7 +47,7 @@ class BucketState(NamedTuple):
 class BucketHealth:
     """Times in ms of the caller's clock, None for never."""
 
-    __slots__ = ("answered_ms", "failing_since_ms", "last_error", "read_back_ms")
+    __slots__ = ("_failed_ms", "_only_looks_failed", "answered_ms", "failing_since_ms", "last_error", "read_back_ms")
 
     def __init__(self) -> None:
         self.answered_ms: int | None = None
@@ -55,13 +58,16 @@ class BucketHealth:
         """The text of the latest failure; kept after it is over."""
         self.read_back_ms: int | None = None
         """When archived objects were last read back and agreed with the manifest."""
+        self._failed_ms = 0
+        self._only_looks_failed = True
 
-    def note(self, report: commands.Report, now_ms: int, *, asked_ms: int | None = None) -> None:
-        """Take the outcome of a command that was sent at ``asked_ms``."""
+    def note(self, report: commands.Report, now_ms: int, *, asked_ms: int | None = None, is_look: bool = False) -> None:
+        """Take the outcome of a command that was sent at ``asked_ms``; ``is_look`` for a look at the bucket's identity."""
         if isinstance(report, commands.FailedReport):
             if report.local:
                 return  # the bucket was not asked, or is not to blame
-            self.last_error = report.message
+            self.last_error, self._failed_ms = report.message, now_ms
+            self._only_looks_failed = is_look and (self.failing_since_ms is None or self._only_looks_failed)
             if self.failing_since_ms is None:
                 since_ms = now_ms if asked_ms is None else asked_ms
                 self.failing_since_ms = max(since_ms, self.answered_ms or since_ms)
@@ -69,6 +75,12 @@ class BucketHealth:
         self.answered_ms, self.failing_since_ms = now_ms, None
         if isinstance(report, commands.VerifiedUpTo):
             self.read_back_ms = now_ms
+
+    def looked(self, now_ms: int) -> None:
+        """Take an answer to a look: it is no proof that other requests succeed, so it counts where none has failed lately."""
+        is_forgotten = now_ms - self._failed_ms >= _FORGOTTEN_MS
+        if self.failing_since_ms is not None and (self._only_looks_failed or is_forgotten):
+            self.answered_ms, self.failing_since_ms = now_ms, None
 
     def state(self, now_ms: int, unanswered_seconds: float) -> BucketState:
         """The present state; no running command was answered for ``unanswered_seconds``."""
@@ -83,12 +95,13 @@ class BucketHealth:
 class ResumptionPorts(Struct, frozen=True):
     """The ports that the archive side of a broker hands in.
 
-    ``is_failing`` is whether the last request to the bucket failed. ``submit`` takes the question ``command()`` past the
+    ``is_failing`` is whether the last request to the bucket failed. ``looked`` hears of each answer to the question. ``submit`` takes the question ``command()`` past the
     gate, and calls back with the outcome; it raises `Retriable` while the broker closes.
     """
 
     in_contact: Callable[[], bool]
     is_failing: Callable[[], bool]
+    looked: Callable[[], None]
     submit: Callable[[commands.Command, Callable[[Executed | None, Exception | None], object]], object]
     command: Callable[[], commands.Command]
 
@@ -151,3 +164,5 @@ class Resumption:
     def _answered(self, executed: Executed | None, _: Exception | None) -> None:
         self._is_asking = False
         self._has_answered = executed is not None and isinstance(executed.report, commands.BucketSeen)
+        if self._has_answered:
+            self._ports.looked()

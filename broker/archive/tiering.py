@@ -173,6 +173,7 @@ class Tiering:
         return ResumptionPorts(
             in_contact=self._controller.in_contact,
             is_failing=lambda: self.health.failing_since_ms is not None,
+            looked=lambda: self.health.looked(self._clock.wall_ms()),
             submit=self._io.submit,
             command=self.gate.command,
         )
@@ -191,14 +192,12 @@ class Tiering:
 
         def done(executed: Executed | None, error: Exception | None) -> None:
             if executed is None:
-                lost = commands.FailedReport(str(error), retriable=isinstance(error, Retriable))
-                self.health.note(lost, self._clock.wall_ms(), asked_ms=asked_ms)
-                answered(lost)
-                return
-            self.health.note(executed.report, self._clock.wall_ms(), asked_ms=asked_ms)
+                executed = Executed(commands.FailedReport(str(error), retriable=isinstance(error, Retriable)))
+            is_look = isinstance(command, commands.LookAtBucket)
+            self.health.note(executed.report, self._clock.wall_ms(), asked_ms=asked_ms, is_look=is_look)
             self._requests.update(executed.requests)
             self._refused_claims += isinstance(executed.report, commands.FencedReport)
-            if topic is not None and isinstance(command, _READS):
+            if error is None and topic is not None and isinstance(command, _READS):
                 topic.remote_fetch_requests += 1
                 topic.remote_fetch_bytes += executed.received_bytes
             answered(executed.report)

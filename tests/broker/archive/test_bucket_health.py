@@ -69,17 +69,46 @@ def test_the_state_is_known_before_a_command_has_failed():
     assert health.state(21_000, 0.0) == ("failing", 15_000, "connection refused")
 
 
+def test_a_look_that_failed_ends_with_one_that_is_answered():
+    """A follower looks at the bucket when it starts, and may then ask for nothing: it went on as failing for ever."""
+    health = BucketHealth()
+    for at in (10, 20):
+        health.note(FAILED, at, is_look=True)
+    health.looked(30)
+    assert (health.answered_ms, health.failing_since_ms) == (30, None)
+    health.note(FAILED, 40)
+    health.looked(50)
+    assert health.failing_since_ms == 40
+
+
+@pytest.mark.parametrize("looks_too", [False, True])
+def test_a_failure_that_is_not_repeated_ends_some_time_after_the_bucket_answers(looks_too):
+    """The client that met it has left. A store may answer looks and refuse the rest: then the rest fails again in time."""
+    health = BucketHealth()
+    health.note(FAILED, 1_000)
+    if looks_too:
+        health.note(FAILED, 1_000, is_look=True)
+    for at in range(2_000, 121_000, 2_000):
+        health.looked(at)
+        assert health.failing_since_ms == 1_000
+    health.looked(121_000)
+    assert (health.answered_ms, health.failing_since_ms) == (121_000, None)
+    health.looked(130_000)
+    assert health.answered_ms == 121_000
+
+
 class Rig:
     """Looks four times a second."""
 
     def __init__(self):
         self.in_contact, self.failing, self.closed = True, False, False
-        self.asked = []
+        self.asked, self.looks = [], []
         self.now_ms = 0
         self.one = Resumption(
             ResumptionPorts(
                 in_contact=lambda: self.in_contact,
                 is_failing=lambda: self.failing,
+                looked=lambda: self.looks.append(self.now_ms),
                 submit=self.submit,
                 command=lambda: commands.LookAtBucket("c", "1"),
             )
@@ -105,6 +134,15 @@ class Rig:
 @pytest.fixture
 def rig():
     return Rig()
+
+
+def test_each_answer_to_the_question_is_heard(rig):
+    """A refusal is none."""
+    rig.failing = True
+    rig.wait(5_000, REFUSED)
+    assert rig.looks == []
+    rig.wait(2_000, SEEN)
+    assert len(rig.looks) == 1
 
 
 def test_while_all_is_well_no_question_is_sent(rig):
