@@ -34,11 +34,15 @@ def first_high_watermark(log_: Log, checkpoint: Mapping[TopicPartition, int], re
     """The first high watermark of a log, by the ``checkpoint`` of its directory.
 
     An only replica has committed all records on its disk. With several, the leader decides about those above the mark that was
-    written down last.
+    written down last. The checkpoint is older than the mark was; what is clean lay below that, and was synced. Up to an older
+    mark readers would miss keys: the values there are gone for later ones behind it.
     """
     if replica_count == 1:
         return log_.flushed_offset
-    return min(max(kept_high_watermark(log_, checkpoint), log_.log_start_offset), log_.flushed_offset)
+    known = min(max(kept_high_watermark(log_, checkpoint), log_.log_start_offset), log_.flushed_offset)
+    # The row has no checksum, that of the gaps has one.
+    clean = min(log_.compaction.cleaned_offset, log_.gaps.passed_below)
+    return max(known, clean)
 
 
 def kept_high_watermark(log_: Log, checkpoint: Mapping[TopicPartition, int]) -> int:

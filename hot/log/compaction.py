@@ -56,13 +56,18 @@ class LogCompaction:
         """Take the result of ``function`` for the offset below which the log is clean."""
         self._parts.place.clean_below = function
 
+    @property
+    def cleaned_offset(self) -> int:
+        """The log is clean below this offset, by the row of its cleaner."""
+        return self._parts.place.clean_below()
+
     def has_passed(self, offset: int) -> bool:
         """Whether records below ``offset`` may be gone for later ones from ``offset`` on.
 
         The cleaner has been here, or where the log was copied from. Both are committed, and so below each cut after a clean
         election. Where no row says how far a cleaner was, gaps are allowed in all that the log had at its start.
         """
-        return max(self._parts.gaps.passed_below, self._parts.place.clean_below()) > offset
+        return max(self._parts.gaps.passed_below, self.cleaned_offset) > offset
 
     def begin_again(self, now_ms: int, why: str) -> str | None:
         """Keep the whole log aside and begin at its start. Returns the directory that has it. Raises `OSError`.

@@ -19,6 +19,16 @@ def test_a_first_mark_is_on_the_disk_and_not_below_the_log_start(log):
     assert first_high_watermark(log, {}, 3) == 12
 
 
+def test_a_first_mark_is_not_below_the_row_of_the_cleaner(log):
+    """All below it was committed. A reader up to the mark lacked keys: older values were gone, and newer ones behind it."""
+    name = log.topic_partition
+    log.compaction.ask_how_far(lambda: 20)
+    log.gaps.expect(22)
+    assert [first_high_watermark(log, {name: mark}, 3) for mark in (5, 25)] == [20, 25]
+    log.compaction.ask_how_far(lambda: 29)
+    assert first_high_watermark(log, {name: 5}, 3) == 22, "a digit of the row has changed: no cleaner has been there"
+
+
 def test_a_mark_of_before_a_cut_is_as_high_as_the_cut(log):
     """It was written down before, and what came behind is of another leader."""
     name = log.topic_partition
