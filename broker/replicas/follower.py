@@ -263,7 +263,6 @@ class Follower:
         """Append as many batches as a turn takes; the rest, None if there is none, or it is not to be taken."""
         if leaders_start == self._log.log_end_offset:  # a batch may hold it, where this log is a fork
             self._raise_log_start(leaders_start)
-        self._begin_within(records)
         taken_bytes = bytes_of_a_turn(records)
         records, rest = records[:taken_bytes], records[taken_bytes:]
         log_ = self._log
@@ -282,6 +281,7 @@ class Follower:
                 self._doubted_offset = offset  # a leader checks the batches that it is asked for again
                 text = f"offset {log_.log_end_offset} is due, its leader sent {offset}, which no cleaner has reached"
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+        self._begin_within(records)
         info = log_.append_as_follower(records, leader_epoch=self.epoch, now_ms=self._clock.wall_ms())
         if info is not None:
             self._partition.directory.enqueue(self._partition)
@@ -298,7 +298,8 @@ class Follower:
         except Corrupt:  # the append says what is wrong
             return
         if header.base_offset < start <= header.last_offset and header.partition_leader_epoch <= self.epoch:
-            log_.truncate_fully_and_start_at(header.base_offset, (), None, log_start_offset=start)
+            begin = partial(log_.truncate_fully_and_start_at, header.base_offset, (), None, log_start_offset=start)
+            log_.gaps.keep_over(begin)
 
     def _goes_on(self, data: PartitionData) -> bool:
         """Keep the log aside and begin anew, without the records, if it may have what a tombstone that its leader lacks had ended.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from stratalog.hot.config import LONG_MAX
@@ -107,6 +108,14 @@ class LogGaps:
         """The log begins again at ``offset``, and will be copied from there as a whole."""
         self.cut(offset)  # not below the row of the cleaner: at the next start none would be known
         self.passed_below = 0
+
+    def keep_over(self, begin: Callable[[], object]) -> None:
+        """Have ``begin`` begin an empty log further down, with a batch that may have gaps itself. All that is noted stays so."""
+        below, passed_below, epoch = self.below, self.passed_below, self.passed_epoch
+        begin()
+        if below > self.below:
+            self.expect(below)
+        self.passed(passed_below, epoch)
 
     def note_copy(self, records: memoryview, next_offset: int, committed_below: int, epoch: int) -> None:
         """Note how far the leader's cleaner may have come if it has left gaps in these batches: to ``committed_below``.

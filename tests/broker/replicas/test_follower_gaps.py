@@ -1,7 +1,8 @@
 """A gap that ends above the leader's mark, where no cleaner comes: perhaps the offset of a batch is damaged there."""
 
 from stratalog.hot.config import LogConfig
-from tests.broker.replicas.test_follower import batch, bench, data, following, heard  # noqa: F401 - fixtures
+from stratalog.wire.batch import Record, assign_offset, build_batch
+from tests.broker.replicas.test_follower import NOW_MS, batch, bench, data, following, heard  # noqa: F401 - fixtures
 
 
 def test_a_gap_above_the_leaders_mark_is_refused_once(bench, heard, caplog):  # noqa: F811
@@ -31,6 +32,25 @@ def test_a_gap_below_the_leaders_mark_is_taken_without_doubt(bench, heard):  # n
     bench.disk.keep_bounds()
     assert [one[:2] for one in heard.told] == [("taken", 0)]
     assert bench.partition.log.gaps.below == 9
+
+
+def test_a_copy_begins_with_a_batch_that_holds_the_log_start_and_lacks_records(tmp_path, heard):  # noqa: F811
+    """Deletion by offset may end within a batch that the cleaner has rebuilt. The copy began anew behind it, for ever."""
+    bench = following(str(tmp_path / "t-0"), cleanup_policy=frozenset({"compact", "delete"}))  # noqa: F811
+    role, log = bench.partition.follower, bench.partition.log
+    role.move_into(8, 20)
+    lacking = build_batch([Record(number, NOW_MS, None, b"v") for number in (0, 1, 2, 3, 4, 5, 7)])  # 11 is gone
+    assign_offset(lacking, 0, 5, len(lacking) - 12, 5)
+    for _ in range(2):
+        assert role.position.offset == 8, "below its log start the leader has no records to send"
+        role.take(data(bytes(lacking), batch(13, 2), high_watermark=15, log_start=8), heard)
+        bench.disk.write()
+        bench.disk.flush()
+        if bench.disk.waits_for_bounds:
+            bench.disk.keep_bounds()
+    assert [one[:2] for one in heard.told] == [("taken", 8), ("taken", 15)]
+    assert (log.first_base_offset, log.log_start_offset, log.log_end_offset) == (5, 8, 15)
+    assert (log.gaps.below, log.gaps.is_in_row) == (15, True)
 
 
 def test_a_copy_of_a_compacted_topic_has_its_row_before_it_begins(tmp_path, heard):  # noqa: F811
