@@ -283,11 +283,9 @@ class LogDirectory(Struct):
             known_gaps_below=known_gaps_below,
             known_border_gaps_below=known_border_gaps_below,
             leader_epoch_max=leader_epoch_max,
-            refuse_damage=refuse_damage,
             durable_end=self.durable_end(topic_partition),
-            unsynced_may_go=unsynced_may_go,
-            others_have_it=others_have_it,
-        )
+            refuse_damage=refuse_damage, unsynced_may_go=unsynced_may_go, others_have_it=others_have_it,
+        )  # fmt: skip
         anywhere = log.gaps.below if config.compacted else 0
         log.gaps.know_passed(allowed_gaps_below(self.bounds, topic_partition, otherwise=anywhere))
         return log

@@ -106,7 +106,7 @@ def _broker(context: Context, image: ClusterImage, name: str) -> Mapping[str, Co
 
 
 def _only_of(source: ConfigSource, entry: ConfigEntry) -> ConfigEntry:
-    """What is set for all brokers says nothing of what one of them has else, its default among it (Kafka's ``ConfigHelper``)."""
+    """The entry with the values of one source: a setting of all brokers has no default, which is one broker's (``ConfigHelper``)."""
     return replace(entry, synonyms=tuple(one for one in entry.synonyms if one.source is source))
 
 
