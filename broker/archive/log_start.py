@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.unified_log import UnifiedLog
+from stratalog.hot.log.log import Log
 from stratalog.tier.bucket.trash import DELETED_RECORDS, LOG_START_MOVED, RETENTION
 from stratalog.tier.documents.keys import PartitionId
+from stratalog.tier.manifests.lost_archive import NO_BEGIN
 from stratalog.tier.manifests.manifest import Claimant
 from stratalog.tier.messages import commands
 from stratalog.tier.stores.backoff import Backoff
 
-__all__ = ["ArchiveLogStart", "tell_log_start"]
+__all__ = ["ArchiveLogStart", "archive_begin", "tell_log_start"]
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +25,14 @@ def tell_log_start(partition: PartitionId, before: int, after: int) -> None:
     log.warning(
         "%s: the log start moves from offset %d to %d, because its archive begins there", partition, before, after
     )
+
+
+def archive_begin(log_: Log) -> int:
+    """Where an archive of this log begins that does not exist yet; below 0 if it has to exist, as the log begins before its disk.
+
+    Records leave the disk once they are archived. This leadership may know nothing of that: it may be the first one of a copy.
+    """
+    return log_.first_base_offset if log_.first_base_offset <= log_.log_start_offset else NO_BEGIN
 
 
 class ArchiveLogStart:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from stratalog.broker.archive.alarms import doubt_of, tell, warn
-from stratalog.broker.archive.log_start import ArchiveLogStart
+from stratalog.broker.archive.log_start import ArchiveLogStart, archive_begin
 from stratalog.broker.archive.removal import ArchiveRemoval, RemovalPorts, RemovalSettings
 from stratalog.broker.archive.retention import evict_local
 from stratalog.broker.archive.seal_times import SealTimes
@@ -235,7 +235,7 @@ class Archive:
             self._partition,
             self.claimant,
             self._now_ms(),
-            start_offset=self.unified.log.first_base_offset,
+            start_offset=archive_begin(self.unified.log),
             cluster_id=self._cluster_id,
             known_end=self.remote.known_end,
             archived_end=self.remote.end_offset,

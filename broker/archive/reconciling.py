@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from stratalog.broker.archive.archived_ends import end_archived, open_below
-from stratalog.broker.archive.log_start import tell_log_start
+from stratalog.broker.archive.log_start import archive_begin, tell_log_start
 from stratalog.broker.cold.reader import RemotePartition
 from stratalog.broker.replicas.batch_mark import batch_at
 from stratalog.broker.replicas.unified_log import UnifiedLog
@@ -132,7 +132,7 @@ class Reconciling:
             self._partition,
             self._claimant,
             self._now_ms(),
-            start_offset=self._unified.log.first_base_offset,
+            start_offset=archive_begin(self._unified.log),
             cluster_id=self._cluster_id,
             known_end=NO_ENTRIES,
             archived_end=0 if self._checkpoint is None else self._checkpoint.remote_end_offset,

@@ -9,10 +9,14 @@ from typing import Final
 
 from stratalog.tier.manifests.manifest import REPAIR, Manifest, ManifestLost
 
-__all__ = ["REPAIRED", "check_not_lost", "may_end_earlier", "shortened_seq"]
+__all__ = ["NO_BEGIN", "REPAIRED", "check_may_begin", "check_not_lost", "may_end_earlier", "shortened_seq"]
 
 REPAIRED: Final = 2**63 - 1
 """Above every number: the repair of a manifest that was lost numbers its changes anew."""
+
+
+NO_BEGIN: Final = -1
+"""In the place of the offset where an archive begins: it has to exist."""
 
 
 def shortened_seq(manifest: Manifest) -> int:
@@ -47,8 +51,21 @@ def check_not_lost(manifest: Manifest, archived_end: int, archived_seq: int = 0)
             "bucket was put back, stop the broker, move remote-log-checkpoint out of the log directory, and start again: the bucket tells"
         )
     found = f"ends at offset {manifest.remote_end}" if manifest.seq else "is missing"
-    raise ManifestLost(
-        f"{manifest.partition}: {manifest.partition.manifest_key} {found}, but {archived_end} offsets were archived: "
+    raise _lost(manifest, f"{found}, but {archived_end} offsets were archived")
+
+
+def check_may_begin(manifest: Manifest, start_offset: int) -> None:
+    """Raise `ManifestLost` for a manifest that is not there although it has to be: see `NO_BEGIN`.
+
+    One that began at the disk would move the log start there, and all before it would be gone for good once the archive is back.
+    """
+    if not manifest.seq and start_offset < 0:
+        raise _lost(manifest, "is missing, but the log begins before its first offset on the disk of its leader")
+
+
+def _lost(manifest: Manifest, why: str) -> ManifestLost:
+    return ManifestLost(
+        f"{manifest.partition}: {manifest.partition.manifest_key} {why}: "
         "this is another bucket, or it has lost objects. The broker archives, evicts and removes nothing until that manifest is back. "
         "If it is gone for good, stop the broker and give the archive up: stratalog tier adopt --data DIR --bucket URL "
         f"--give-up {manifest.partition.topic}"

@@ -118,7 +118,8 @@ __all__ = [
 class Claim(Struct, frozen=True):
     """Raise the manifest's claim (rule 1); answered by `ManifestRead`, `FencedReport`, failures.
 
-    ``start_offset`` is the local log's first batch border, where an archive that does not exist yet begins.
+    ``start_offset`` is the local log's first batch border, where an archive that does not exist yet begins; below 0 where the log
+    begins before its disk: then the archive exists, and `LostReport` is the answer if it is not there.
     ``archived_end`` is the remote end that the broker knows of, from its checkpoint or a manifest that it believed,
     the one numbered ``archived_seq``; above 0 the manifest exists, none is made in its place, and `LostReport` is the answer if it is not there.
     ``made`` are the claims of this data directory: `SecondTimelineReport` is the answer to any other that is its own.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stratalog.tier.documents.keys import HistoryKey, SegmentKey, parse_key
 from stratalog.tier.manifests.entries import iter_entries, read_page
-from stratalog.tier.manifests.lost_archive import check_not_lost
+from stratalog.tier.manifests.lost_archive import check_may_begin, check_not_lost
 from stratalog.tier.manifests.manifest import (
     Manifest,
     ManifestFenced,
@@ -70,6 +70,7 @@ def claim_archive(store: ObjectStore, command: Claim) -> ManifestRead:
     def transition(manifest: Manifest) -> Manifest:
         if command.made is not None:
             check_timeline(manifest, command.claimant, command.made)
+        check_may_begin(manifest, command.start_offset)
         claimed = claim(manifest, command.claimant, now_ms=command.now_ms, start_offset=command.start_offset)
         check_not_lost(manifest, command.archived_end, command.archived_seq)
         if claimed is manifest or claimed.cluster_id:

@@ -203,9 +203,9 @@ def test_copying_can_be_switched_off_and_on(rig):
     assert rig.manifest.remote_end == rig.log.active_base_offset
 
 
-def other_bucket(rig, store):
-    """The next leadership finds this store; it knows what the last one did."""
-    known = rig.archive.remote.state
+def other_bucket(rig, store, *, knows=True):
+    """The next leadership finds this store; it knows what the last one did, or leads for the first time."""
+    known = rig.archive.remote.state if knows else None
     rig.archive.close()
     rig.queue.clear()
     rig.store, rig.worker = store, Worker(store)
@@ -235,6 +235,42 @@ def test_another_bucket_is_left_alone_and_the_right_one_is_gone_on_with(rig, cap
     assert "is in the bucket again" in caplog.text
     assert (rig.manifest.log_start_offset, rig.manifest.remote_start) == (0, 0)
     assert rig.manifest.remote_end == rig.log.active_base_offset == rig.log.first_base_offset > end
+
+
+def test_a_new_leader_begins_no_archive_where_its_disk_begins_behind_its_log(rig):
+    """A copy leads for the first time, and knows of no archive. All that was archived was out of the log for good."""
+    rig.write(9)
+    rig.settle()
+    right, end = rig.store, rig.manifest.remote_end
+    other_bucket(rig, MemoryStore(), knows=False)
+    rig.write(6)
+    for _ in range(5):
+        rig.now_ms += 100_000
+        rig.archive.look()
+        rig.archive.evict()
+        while rig.queue:
+            rig.step()
+    assert rig.archive.state == "lost"
+    assert list(rig.store.list("")) == []
+    assert (rig.log.log_start_offset, rig.log.first_base_offset) == (0, end)
+    rig.store, rig.worker = right, Worker(right)
+    rig.settle()
+    assert rig.archive.state == "held"
+    assert (rig.manifest.log_start_offset, rig.log.log_start_offset) == (0, 0)
+    assert rig.manifest.remote_end == rig.log.active_base_offset > end
+
+
+def test_a_new_leader_begins_an_archive_where_its_whole_log_is_on_its_disk(rig):
+    """Or where records before it were deleted: they are owed to no reader."""
+    rig.write(9)
+    rig.settle()
+    end = rig.manifest.remote_end
+    rig.log.advance_log_start(end)
+    other_bucket(rig, MemoryStore(), knows=False)
+    rig.write(6)
+    rig.settle()
+    assert rig.archive.state == "held"
+    assert (rig.manifest.log_start_offset, rig.manifest.remote_start) == (end, end)
 
 
 def test_a_manifest_that_is_not_believed_moves_nothing(rig):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stratalog.tier.bucket.trash import TIERING_OFF, begin_again, trash_archive
 from stratalog.tier.documents.keys import PartitionId
-from stratalog.tier.manifests.lost_archive import check_not_lost, may_end_earlier
+from stratalog.tier.manifests.lost_archive import NO_BEGIN, check_not_lost, may_end_earlier
 from stratalog.tier.manifests.manifest import REPAIR, Claimant, Manifest, ManifestFenced, ManifestLost, claim, successor
 from stratalog.tier.manifests.manifest_store import change_manifest, read_manifest
 from stratalog.tier.messages.commands import Claim, Commit, LostReport, ReadBack, SetLogStart
@@ -34,6 +34,19 @@ def test_an_empty_bucket_gets_no_manifest_for_an_archive_that_exists_elsewhere(m
         claim_archive(memory_store, claim_of(1000))
     assert list(memory_store.list("")) == []
     assert claim_archive(memory_store, claim_of(0)).view.remote_end == 944
+
+
+def test_no_manifest_is_made_for_a_log_that_begins_before_its_disk(memory_store, log_bytes):
+    """Its leader may not know of the archive; one that is there is claimed."""
+    lost = Claim(PARTITION, US, 10, NO_BEGIN)
+    with pytest.raises(ManifestLost, match=r"is missing, but the log begins before.*tier adopt .*--give-up t$"):
+        claim_archive(memory_store, lost)
+    assert list(memory_store.list("")) == []
+    partition = log_bytes.partition
+    archive_log(memory_store, partition, [log_bytes.segment(0, 10)], now_ms=5, claimant=US)
+    newer = Claimant(0, 3, bytes([3] * 16))
+    claimed = claim_archive(memory_store, replace(lost, partition=partition, claimant=newer)).view
+    assert (claimed.claimant, claimed.log_start_offset, claimed.remote_end) == (newer, 0, 100)
 
 
 def test_a_manifest_that_ends_too_early_is_not_claimed(memory_store, log_bytes):
