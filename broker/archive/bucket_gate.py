@@ -5,8 +5,8 @@ tier's protocol). Writes are refused then, and tried again by those who want the
 
 A bucket that is not the one that the data directory remembers gets no command any more until it is replaced by the right
 one; what would have gone there is answered as a lost archive. Reads pass as long as nothing speaks against the bucket, but for
-those by which local records go: a broker that only follows writes nothing, and would believe any bucket. They wait as writes do, and
-so the directory remembers the bucket that has what it let go. It remembers none in which its cluster has written nothing.
+those by which local records go: a broker that only follows writes nothing, and would believe any bucket. They wait for the look, and
+the directory remembers the bucket that has what it let go. It remembers none in which its cluster has written nothing.
 
 A bucket may be swapped later. So commands that make an archive, or find that there is none, name the bucket's identity, and
 after each loss the bucket is looked at again, once in five seconds at most.
@@ -80,6 +80,8 @@ class BucketGate:
         self.known = self._read()
         self._made: tuple[KnownBucket, MadeClaims] | None = None
         self._open = False
+        self._is_compared = False
+        """Whether the bucket was looked at, and is the one that the directory remembers."""
         self._looking = False
         self._looked_ms = -_LOOK_AGAIN_MS
         self._waiting: list[tuple[commands.Command, Answered]] = []
@@ -111,17 +113,17 @@ class BucketGate:
 
     def submit(self, command: commands.Command, answered: Answered) -> None:
         """Pass a command on once the bucket is known to be the right one; else answer it with a refusal, later."""
-        waits = isinstance(command, WRITES) or (not self._open and _lets_go(command))
-        if waits and not self._ports.in_contact():
+        is_write = isinstance(command, WRITES)
+        if is_write and not self._ports.in_contact():
             asyncio.get_running_loop().call_soon(answered, commands.FailedReport(_NO_CONTACT, retriable=True))
         elif isinstance(command, _OWN) or self._ports.incarnation() < 0:
             self._ports.submit(command, answered)
-        elif self._open:
+        elif self._open or (self._is_compared and not is_write):
             self._pass(command, answered)
         elif self.wrong:
             asyncio.get_running_loop().call_soon(answered, commands.LostReport(self.wrong))
             self._look()
-        elif waits:
+        elif is_write or _lets_go(command):
             self._waiting.append((command, answered))
             self._look()
         else:
@@ -136,7 +138,7 @@ class BucketGate:
     def _passed(self, report: commands.Report, answered: Answered) -> None:
         """Look at the bucket again after a loss; writes wait for it."""
         if isinstance(report, commands.LostReport) and self._ports.elapsed_ms() - self._looked_ms >= _LOOK_AGAIN_MS:
-            self._open = False
+            self._open = self._is_compared = False
             self._look()
         answered(report)
 
@@ -164,10 +166,13 @@ class BucketGate:
             self._end(commands.LostReport(self.wrong))
             return
         self._note_start(report)
-        writes_wait = any(isinstance(command, WRITES) for command, _ in self._waiting)
-        if report.cluster_known or self.known.bucket_id or writes_wait:
+        bucket_id = self.known.bucket_id or (report.bucket_id if report.cluster_known else "")
+        if not self._waiting or any(isinstance(command, WRITES) for command, _ in self._waiting):
             self._sign(report)
-        else:  # no archive of the cluster is here: nothing goes by what is read, and no bucket is to be remembered for it
+        elif not bucket_id:  # no archive of the cluster is here: nothing goes by it, and nothing is to be remembered
+            self._end(None)
+        elif self._remember(bucket_id, report):
+            self._is_compared = True
             self._end(None)
 
     def _verdict(self, seen: commands.BucketSeen) -> str:

@@ -168,7 +168,11 @@ async def test_a_directory_remembers_the_bucket_by_which_it_has_let_records_go(r
     rig.run()
     rig.sent.clear()
     await rig.ask(read)
-    assert rig.sent == ["LookAtBucket", "SignBucket", type(read).__name__]
+    await rig.ask(read)
+    assert rig.sent == [
+        "LookAtBucket",
+        *[type(read).__name__] * 2,
+    ]  # a probe of a slow store would keep copies out of sync
     assert read_known_bucket(RealFilesystem(), rig.directory).bucket_id
     rig.store = MemoryStore()
     with pytest.raises(Invalid, match="is not the one"):
@@ -178,25 +182,14 @@ async def test_a_directory_remembers_the_bucket_by_which_it_has_let_records_go(r
 @pytest.mark.parametrize("read", LETTING_GO, ids=lambda read: type(read).__name__)
 async def test_a_directory_remembers_no_bucket_that_has_nothing_of_its_cluster(rig, read):
     """An empty disk and a wrong bucket: with the right one it starts."""
+    rig.store.put("format.json", b'{"bucket_id": "other"}')
     await rig.ask(read)
     assert rig.sent == ["LookAtBucket", type(read).__name__]
-    assert list(rig.store.list("")) == []
+    assert [one.key for one in rig.store.list("")] == ["format.json"]
     assert read_known_bucket(RealFilesystem(), rig.directory) is None
     both = [asyncio.ensure_future(rig.ask(one)) for one in (read, CLAIM)]
     assert isinstance((await asyncio.gather(*both))[1], commands.ManifestRead)
     assert read_known_bucket(RealFilesystem(), rig.directory).bucket_id
-
-
-@pytest.mark.parametrize("read", LETTING_GO, ids=lambda read: type(read).__name__)
-async def test_out_of_contact_no_bucket_is_looked_at_to_let_records_go(rig, read):
-    """The look ends with a write. A bucket that was opened before may be read."""
-    rig.in_contact = False
-    assert isinstance(await rig.ask(read), commands.FailedReport)
-    assert rig.sent == []
-    rig.in_contact = True
-    await rig.ask(CLAIM)
-    rig.in_contact = False
-    assert isinstance(await rig.ask(read), commands.VerifiedUpTo | commands.ManifestRead)
 
 
 async def test_a_bucket_that_is_swapped_later_gets_no_new_archive(rig):
