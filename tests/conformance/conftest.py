@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -64,6 +68,47 @@ ONE_BROKER = (
 """Tests of kafka-python's that hold where one broker, number 0, has every partition. Left out where there are three."""
 
 
+REPLICATED = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "broker.session.timeout.ms": "3000",
+}
+"""With these the death of a node is no more than a moment without a leader."""
+
+KILL_SECONDS, DEAD_SECONDS = 10.0, 2.0
+ROUNDS_UNDER_KILLS = 3
+
+
+@contextmanager
+def killing(cluster: LocalCluster) -> Iterator[list[int]]:
+    """Kill a node every ten seconds, and start it again; the nodes that were killed so far.
+
+    The first one stays: the clients of the suites get no other address.
+    """
+    killed: list[int] = []
+    ending = threading.Event()
+
+    def run() -> None:
+        for victim in itertools.cycle(cluster.node_ids[1:]):
+            if ending.wait(KILL_SECONDS):
+                return
+            cluster.kill(victim)
+            killed.append(victim)
+            time.sleep(DEAD_SECONDS)
+            cluster.start(victim)
+
+    thread = threading.Thread(target=run, name="kills", daemon=True)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        ending.set()
+        thread.join()
+
+
 @dataclass(frozen=True)
 class Judged:
     """The target that a suite is run against."""
@@ -71,6 +116,8 @@ class Judged:
     address: str
     left_out: tuple[str, ...] = ()
     """The suite's tests that suppose a broker by itself."""
+    killed: Sequence[int] | None = None
+    """The nodes that have been killed so far, one every ten seconds; None where all live."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +174,10 @@ def unpacked_source(requirement: str) -> Path:
     return root
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one node", "three nodes"])
+@pytest.fixture(scope="module", params=["one node", "three nodes", "three nodes under kills"])
 def judged(request, start_shared_node, tmp_path_factory, stratalog_loop) -> Iterator[Judged]:
     """A broker with the settings that the suites assume: a cluster by itself, or one of three."""
-    if request.param == 1:
+    if request.param == "one node":
         yield Judged(start_shared_node(**SETTINGS).address)
         return
     settings = {
@@ -138,19 +185,30 @@ def judged(request, start_shared_node, tmp_path_factory, stratalog_loop) -> Iter
         for name, value in SETTINGS.items()
         if name not in ("node_id", "advertised_listeners")
     }
+    under_kills = request.param == "three nodes under kills"
     directory = str(tmp_path_factory.mktemp("judged"))
-    cluster = LocalCluster(directory, stratalog_loop, count=request.param, settings=settings)
+    cluster = LocalCluster(directory, stratalog_loop, settings=settings | (REPLICATED if under_kills else {}))
+    address = cluster.address(cluster.node_ids[0])
     try:
         cluster.start()
         cluster.wait_ready()
-        yield Judged(cluster.address(cluster.node_ids[0]), ONE_BROKER)
+        if under_kills:
+            with killing(cluster) as killed:
+                yield Judged(address, ONE_BROKER, killed)
+        else:
+            yield Judged(address, ONE_BROKER)
     finally:
         cluster.discard()
 
 
+def _is_refused(why: str) -> bool:
+    """Whether a test failed because a node was dead: kafka-python's administrator asks one, and gives up where that refuses."""
+    return "KafkaConnectionError" in why and "ECONNREFUSED" in why
+
+
 @pytest.fixture(scope="module")
 def kafka_python_suite(judged) -> Outcome:
-    """kafka-python's own integration tests, run once on each."""
+    """kafka-python's own integration tests, run once on each, and under kills as often as takes a few of those."""
     root = unpacked_source("kafka-python==3.0.12")
     (root / "test" / "__init__.py").touch()
     (root / "test" / "service.py").write_text(SERVICE)
@@ -159,5 +217,12 @@ def kafka_python_suite(judged) -> Outcome:
     options = ["-o", "addopts=", "-q", "--timeout=60", "--timeout-method=signal", f"--junitxml={report}"]
     options += [f"--deselect={name}" for name in judged.left_out]
     environment = {**os.environ, "KAFKA_ROOT": ".", "KAFKA_VERSION": "4.3.0", "KAFKA_URI": f"kafka://{judged.address}"}
-    subprocess.run([sys.executable, "-m", "pytest", *options, *suites], cwd=root, env=environment, check=False)
-    return outcome_of(report)
+    outcomes = []
+    for _ in range(1 if judged.killed is None else ROUNDS_UNDER_KILLS):
+        subprocess.run([sys.executable, "-m", "pytest", *options, *suites], cwd=root, env=environment, check=False)
+        outcomes.append(outcome_of(report))
+    passed = frozenset().union(*(one.passed for one in outcomes))
+    failed = {
+        name: why for one in outcomes for name, why in one.failed.items() if name not in passed or not _is_refused(why)
+    }
+    return Outcome(passed, outcomes[0].skipped, failed)

@@ -16,3 +16,8 @@ def test_all_of_them_were_run(judged, kafka_python_suite):
     """A suite that could not be collected is no success; one test is skipped with any broker of today."""
     assert len(kafka_python_suite.passed) == COUNT - 1 - len(judged.left_out)
     assert len(kafka_python_suite.skipped) == 1
+
+
+def test_nodes_were_killed_meanwhile(judged, kafka_python_suite):
+    """A suite that ended before the first kill has shown nothing of it."""
+    assert judged.killed is None or len(judged.killed) >= 3
