@@ -143,9 +143,15 @@ class Progress:
         return self._place
 
     async def _find_coordinator(self) -> None:
-        """Have the topic of committed offsets made."""
+        """Have the topic of committed offsets made: until a broker names the coordinator, as clients do, for it may not be there yet."""
         request = FindCoordinatorRequest(key=self._group, key_type=_GROUPS, coordinator_keys=[self._group])
-        try:
-            await self._producer.call(request)
-        except LinkLost:
+        while True:
+            try:
+                answer = await self._producer.call(request)
+            except LinkLost:
+                pass
+            else:
+                found = answer.coordinators[0] if answer.coordinators else answer
+                if not found.error_code:
+                    return
             await self._producer.rest(0.3)
