@@ -136,6 +136,8 @@ class Two:
     def write(self, value):
         for number in range(PARTITIONS):
             leader = self.nodes[2].node.image.topics.by_name["t"].partitions[number].leader
+            # It may hear of the topic later than the other one.
+            self.until(leader, lambda state: state.leader >= 0, [number])
             self.nodes[leader].produce("t", value, partition=number)
 
 
