@@ -22,10 +22,10 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.forgotten_records import goes_on, set_log_aside
 from stratalog.hot.log.answer_parts import bytes_of_a_turn
 from stratalog.hot.log.log_owner import LogOwner
+from stratalog.hot.log_beginning import begin_within
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
-from stratalog.wire.batch import check_batch
-from stratalog.wire.errors import Corrupt, ErrorCode, KafkaError
+from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.fetch import EpochEndOffset, PartitionData
 from stratalog.wire.topic import TopicPartition
 
@@ -115,6 +115,12 @@ class Follower:
         start = log_.log_start_offset if log_.start.is_kept else min(log_.start.kept_offset, log_.log_start_offset)
         return LogPosition(offset, last_epoch, start)
 
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether a cleaner has taken records of the log away for later ones that it has not got yet: its leader has to have them."""
+        log_ = self._log
+        return max(log_.log_start_offset, log_.first_base_offset) < log_.log_end_offset < log_.gaps.passed_below
+
     def settle(self, outcome: Outcome) -> None:
         """Tell ``outcome`` the position, as soon as all that is in the log is durable: an earlier role may have left it."""
         if self._ended:
@@ -139,6 +145,8 @@ class Follower:
                 if self.truncate(log_.log_start_offset, why):
                     return True
                 self._begin_anew(start_offset, why)
+            elif self.is_overtaken and end_offset < log_.gaps.passed_below:
+                self._copy_again(f"its log ends at {end_offset}")
             elif end_offset < log_.log_end_offset:
                 return self.truncate(end_offset, f"its log ends at {end_offset}")
             elif start_offset > log_.log_end_offset:
@@ -281,25 +289,11 @@ class Follower:
                 self._doubted_offset = offset  # a leader checks the batches that it is asked for again
                 text = f"offset {log_.log_end_offset} is due, its leader sent {offset}, which no cleaner has reached"
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
-        self._begin_within(records)
+        begin_within(log_, records, self.epoch)
         info = log_.append_as_follower(records, leader_epoch=self.epoch, now_ms=self._clock.wall_ms())
         if info is not None:
             self._partition.directory.enqueue(self._partition)
         return rest or None
-
-    def _begin_within(self, records: memoryview) -> None:
-        """Let an empty log begin with the batch that holds its log start: the leader's may lie within one (KAFKA-5634)."""
-        log_ = self._log
-        start = log_.log_start_offset
-        if not start or start != log_.log_end_offset:
-            return
-        try:
-            header = check_batch(records)
-        except Corrupt:  # the append says what is wrong
-            return
-        if header.base_offset < start <= header.last_offset and header.partition_leader_epoch <= self.epoch:
-            begin = partial(log_.truncate_fully_and_start_at, header.base_offset, (), None, log_start_offset=start)
-            log_.gaps.keep_over(begin)
 
     def _goes_on(self, data: PartitionData) -> bool:
         """Keep the log aside and begin anew, without the records, if it may have what a tombstone that its leader lacks had ended.

@@ -71,6 +71,10 @@ class Correcting:
         """Move the log to where its leader's has records; ``outcome`` hears of the end."""
         self._run(self._correct(role, outcome, is_archived=is_archived))
 
+    def compare(self, role: Follower, outcome: Outcome) -> None:
+        """The same for a log that may well stay as it is: its leader's end tells whether its leader has what it lacks."""
+        self._run(self._correct(role, outcome, is_archived=False, may_stay=True))
+
     def trim(self, role: Follower) -> None:
         """Let the records go that the leader has in the archive alone. A bucket that does not answer is asked once."""
         if role not in self._trimmed:
@@ -88,7 +92,7 @@ class Correcting:
         for task in self._tasks:
             task.cancel()
 
-    async def _correct(self, role: Follower, outcome: Outcome, *, is_archived: bool) -> None:
+    async def _correct(self, role: Follower, outcome: Outcome, *, is_archived: bool, may_stay: bool = False) -> None:
         before = role.position
         try:
             start = await self._end(role, _EARLIEST)
@@ -101,13 +105,16 @@ class Correcting:
                 while role.move_into(start, end):  # noqa: ASYNC110 - nothing tells of it, it is the work itself
                     await asyncio.sleep(0)
         except (PeerError, KafkaError) as error:
-            log.warning("%s: no place to go on was found: %s", role.topic_partition, error)
+            # The fetches of all partitions say once that a leader is away.
+            level = logging.DEBUG if may_stay and isinstance(error, PeerError) else logging.WARNING
+            log.log(level, "%s: no place to go on was found: %s", role.topic_partition, error)
             outcome.refused(role, role.position)
         except Exception:  # a mistake in one partition may not stop all that come from this leader
             log.exception("%s: no place to go on was found", role.topic_partition)
             outcome.refused(role, role.position)
         else:
-            if role.position == before:  # its leader refuses it for another reason, and would be asked without a pause
+            # Its leader refuses the same position for another reason, and would be asked without a pause.
+            if role.position == before and not may_stay:
                 outcome.refused(role, before)
             else:
                 role.settle(outcome)

@@ -90,7 +90,14 @@ class LeaderFetcher:
         """Copy a partition in the role's epoch, from where its log ends when all of it is durable."""
         self.release(key)  # what comes for a role before is not for this one, also in the same leader epoch
         self._roles[key] = role
-        role.settle(self)
+        self._begin(role)
+
+    def _begin(self, role: Follower) -> None:
+        """Have the role tell where it goes on. Its leader puts it in sync by the first fetch, so it is compared before."""
+        if role.is_overtaken:
+            self._correcting.compare(role, self)
+        else:
+            role.settle(self)
 
     def release(self, key: PartitionKey) -> None:
         """Copy it no longer."""
@@ -136,7 +143,7 @@ class LeaderFetcher:
 
     def _settle_again(self, role: Follower) -> None:
         if self._roles.get(role.key) is role and not self._closed:
-            role.settle(self)
+            self._begin(role)
 
     # -- driving ----------------------------------------------------------------------------------------------
 

@@ -61,6 +61,11 @@ def test_the_table_of_rules_names_every_bug_and_no_other():
     assert named == {mutant.says for mutant in MUTANTS}
 
 
+def test_a_bug_is_listed_once():
+    """Its words name it."""
+    assert len({mutant.says for mutant in MUTANTS}) == len(MUTANTS)
+
+
 def test_a_comment_more_is_no_bug():
     """It would be listed as one that no test has to notice."""
     sound = (ROOT / MUTANTS[0].file).read_text()

@@ -191,6 +191,42 @@ def test_a_copy_of_a_cleaned_range_is_copied_again_where_another_history_begins_
     assert (log.log_end_offset, log.leader_epochs.entries) == (20, ((5, 0), (6, 15)))
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_copy_of_a_cleaned_range_is_copied_again_if_its_leader_ends_before_it(bench, heard, tmp_path, restarted):  # noqa: F811
+    """An unclean leader that has written nothing since: the copy was put in sync, and led in order without what others still had."""
+    log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)
+    if restarted:
+        log.gaps.know_passed(100)
+    role = bench.partition.follow(LEADER, 6)
+    assert role.is_overtaken
+    assert not role.move_into(0, 10)
+    assert (log.log_end_offset, role.is_overtaken, stray(tmp_path)) == (0, False, [f"{0:020d}.log"])
+    assert not role.move_into(0, 10)
+    copy(bench, heard, *map(batch, range(10)), high_watermark=10, epoch=6)
+    assert (log.log_end_offset, role.is_overtaken) == (10, False)
+
+
+@pytest.mark.parametrize("leaders_end", [100, 101])
+def test_a_copy_of_a_cleaned_range_goes_on_at_a_leader_that_has_the_rest(bench, heard, tmp_path, leaders_end):  # noqa: F811
+    """As after each clean election."""
+    log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)
+    role = bench.partition.follow(LEADER, 6)
+    assert not role.move_into(0, leaders_end)
+    assert (log.log_end_offset, role.is_overtaken, stray(tmp_path)) == (10, True, [])
+    copy(bench, heard, batch(10, 90), high_watermark=100, epoch=6)
+    assert not role.is_overtaken
+
+
+def test_a_copy_that_has_nothing_yet_lacks_nothing(bench, heard):  # noqa: F811
+    """All of it is copied from the leader of the day."""
+    log = bench.partition.log
+    log.gaps.know_passed(100)
+    role = bench.partition.follow(LEADER, 6)
+    assert not role.is_overtaken
+    assert not role.move_into(0, 10)
+    assert (log.log_end_offset, heard.told) == (0, [])
+
+
 def test_all_of_a_copy_is_kept_where_some_of_it_was_not_in_the_file_yet(bench, heard, tmp_path, monkeypatch):  # noqa: F811
     """A file of the same name, with what was written then, took the place of the one that was kept."""
     log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)

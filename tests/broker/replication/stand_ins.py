@@ -50,6 +50,7 @@ class Role:
         self.answers = []
         self.moved = self.begun = self.evicted = None
         self.segments = self.local_start = 0
+        self.is_overtaken = False
 
     def settle(self, outcome):
         outcome.taken(self, self.position)

@@ -6,8 +6,14 @@ import time
 import pytest
 
 from stratalog.broker.peers.peer_errors import Peer, PeerUnavailable
+from stratalog.broker.replicas.log_position import LogPosition
 from stratalog.broker.replication.leader_fetcher import LeaderFetcher
 from stratalog.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
+from stratalog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from tests.broker.replication.stand_ins import TOPIC_ID, Links, Role, turns
 from tests.broker.replication.test_fetching import LIMITS
 
@@ -52,6 +58,58 @@ async def test_records_go_to_the_role_and_the_next_fetch_goes_on_behind_them(fet
     await turns()
     assert role.answers == [b"abc"]
     assert links.fetches()[-1].topics[0].partitions[0].fetch_offset == 3
+
+
+def ends(*offsets):
+    """The answers to a question for one end of a log."""
+    for offset in offsets:
+        one = ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+        yield ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
+
+
+async def test_a_copy_that_a_cleaner_has_passed_is_compared_before_its_first_fetch(fetcher, links):
+    """Its leader counts it in sync by that, where both end at the same offset."""
+    role = Role()
+    role.is_overtaken, role.position = True, LogPosition(30, 5, 30)
+    fetcher.follow(role.key, role)
+    for told in ends(30, 90):
+        await turns()
+        assert links.fetches() == []
+        links.newest()[2].set_result(told)
+    await turns()
+    assert (role.moved, links.fetches()[-1].topics[0].partitions[0].fetch_offset) == ((30, 90), 30)
+
+
+async def test_a_copy_that_its_leader_goes_on_with_begins_to_fetch_at_once(fetcher, links):
+    """Its log stays as it is, and there is no pause."""
+    role = Role()
+    role.is_overtaken = True
+    fetcher.follow(role.key, role)
+    for told in ends(0, 90):
+        await turns()
+        links.newest()[2].set_result(told)
+    await turns()
+    assert len(links.fetches()) == 1
+
+
+async def test_a_comparison_whose_leader_is_away_is_tried_again_without_a_word(fetcher, links, caplog, monkeypatch):
+    """Thousands of partitions may wait for one that is restarted: fetches tell of it once."""
+    monkeypatch.setattr("stratalog.broker.replication.leader_fetcher._SETTLE_SECONDS", 0.001)
+    role = Role()
+    role.is_overtaken = True
+    fetcher.follow(role.key, role)
+    for _ in range(3):
+        await turns()
+        links.newest()[2].set_exception(PeerUnavailable(Peer(7, "h", 1), "it is gone"))
+        count = len(links.asked)
+        while len(links.asked) == count:
+            await turns()
+    assert (links.fetches(), caplog.messages) == ([], [])
+    for told in ends(0, 90):
+        await turns()
+        links.newest()[2].set_result(told)
+    await turns()
+    assert len(links.fetches()) == 1
 
 
 async def test_an_answer_to_a_role_that_has_ended_is_dropped(fetcher, links):
