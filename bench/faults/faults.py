@@ -29,7 +29,7 @@ _CLOCK_MS: Final = 300_000
 
 def _kill(rig: Rig, dice: random.Random) -> bool:
     """A process ends at once, now and then the one of the active controller, and starts again."""
-    wish = rig.nodes.active_controller(5) if dice.random() < 0.3 else None
+    wish = rig.controller() if dice.random() < 0.3 else None
     with rig.take(dice, wish=wish) as nodes:
         if nodes:
             rig.nodes.kill_together(*nodes)
@@ -63,7 +63,7 @@ def _pause(rig: Rig, dice: random.Random) -> bool:
     if role == "leader":
         wish = rig.leader("plain", 0)
     elif role == "controller":
-        wish = rig.nodes.active_controller(5)
+        wish = rig.controller()
     with rig.take(dice, wish=wish) as nodes:
         for node_id in nodes:
             rig.nodes.signal(node_id, signal.SIGSTOP)

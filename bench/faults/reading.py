@@ -17,6 +17,7 @@ __all__ = ["LiveReader", "live_faults", "read_topic"]
 CLIENT: Final = {"log_level": 0, "socket.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 2000}
 """For all clients: a broker that stands still is noticed soon."""
 _CLOSE_SECONDS: Final = 30.0
+_BEGIN_SECONDS: Final = 60.0
 
 
 def _consumer(bootstrap: str, isolation: str, **settings: object) -> Consumer:
@@ -81,7 +82,7 @@ def _watermarks(consumer: Consumer, topic: str, partition: int, deadline: float)
 
 
 class LiveReader:
-    """Reads a topic along, from its beginning; all that it found stays in `found`."""
+    """Reads a topic along, from its beginning; all that it found stays in `found`. Raises `Unread` if no leader answers."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, isolation: str) -> None:
         self.found: dict[int, list[Found]] = defaultdict(list)
@@ -89,6 +90,9 @@ class LiveReader:
         self._topic = topic
         self._over = threading.Event()
         self._consumer = _consumer(bootstrap, isolation)
+        deadline = time.monotonic() + _BEGIN_SECONDS
+        for number in range(partitions):  # a leader that has not heard of a new topic yet would end the reader
+            _watermarks(self._consumer, topic, number, deadline)
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
         self._thread = threading.Thread(target=self._run, name=f"reader-{topic}", daemon=True)
         self._thread.start()

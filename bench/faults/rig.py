@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from bench.faults.nodes import FaultyNodes
 from bench.faults.object_store import FaultyBucket
+from stratalog.broker.local_cluster.cluster import ClusterFault
 from stratalog.client.client import Client
 from stratalog.client.reassignments import elect_preferred_leaders, reassign
 from stratalog.wire.topic import TopicPartition
@@ -102,6 +103,13 @@ class Rig:
         except KafkaException:
             return None
         return None if found is None or found.leader < 0 else int(found.leader)
+
+    def controller(self) -> int | None:
+        """The active controller; None if there is none for the moment: another fault may have taken it just now."""
+        try:
+            return self.nodes.active_controller(_ASK_SECONDS)
+        except ClusterFault:
+            return None
 
     def topics(self) -> set[str]:
         """The topics that the cluster has; none if no broker answers."""
