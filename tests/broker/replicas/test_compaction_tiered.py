@@ -101,6 +101,8 @@ def test_readers_cross_the_border_into_a_cleaned_log(broker):
     log = broker.partition("t").log
     alter_topic_configs(broker.client(), "t", set_to={"local.retention.bytes": "2500"})
     broker.wait_until(lambda: log.local_log_start_offset > 0)
+    alter_topic_configs(broker.client(), "t", set_to={"local.retention.bytes": "1000000"})
+    broker.wait_until(lambda: log.config.local_retention_bytes == 1_000_000)  # the border stays where it is
     clean(broker)
     archive = set(range(log.local_log_start_offset))
     left = sorted(archive | local_offsets(broker))

@@ -295,7 +295,7 @@ async def test_a_command_that_came_between_two_processes_is_watched(process, mon
         await asyncio.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
         await until(lambda: process.pid is None)
-        waiting = process.submit(("greet", "you"))
+        waiting = process.submit(("sleep", 30))  # an answer may not come before the signal
         await until(lambda: process.pid is not None)
         os.kill(process.pid, signal.SIGSTOP)
         with pytest.raises(WorkerLost, match="no sign of life"):
