@@ -134,7 +134,7 @@ def _bounds(directory: LogDirectory, logs: Logs, gone: set[TopicPartition]) -> G
             row = log.bounds
             if row != before:
                 changed[name] = row
-            if row.log_start_offset != log.start.kept_offset or log.gaps.differs(*row[1:]):
+            if row.log_start_offset != log.start.kept_offset or log.gaps.differs(row.gaps_below, row.border_gaps_below):
                 moved.append((log, row))
             of_starts.put(name, row.log_start_offset)
             yield name, before if row == before and before is not None else row

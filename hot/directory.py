@@ -287,12 +287,12 @@ class LogDirectory(Struct):
             refuse_damage=refuse_damage, unsynced_may_go=unsynced_may_go, others_have_it=others_have_it,
         )  # fmt: skip
         anywhere = log.gaps.below if config.compacted else 0
-        log.gaps.know_passed(allowed_gaps_below(self.bounds, topic_partition, otherwise=anywhere))
+        log.gaps.know_passed(*allowed_gaps_below(self.bounds, topic_partition, otherwise=anywhere))
         return log
 
     def _known_gaps_below(self, name: TopicPartition, config: LogConfig) -> tuple[int | None, int | None]:
         """As ``log-bounds`` has them; None if it has no row, or another broker may have cleaned the log: above its own row."""
-        _, gaps_below, border_gaps_below = self.bounds.get(name, (0, None, None))
+        _, gaps_below, border_gaps_below, _ = self.bounds.get(name, (0, None, None, None))
         cleaned_below = self.cleaner_offsets.get(name, -1)
         if self._written_elsewhere and (config.compacted or cleaned_below >= 0):
             return None, None

@@ -58,12 +58,16 @@ class LogGaps:
         """Whether ``log-bounds`` does not say yet where offsets may be missing."""
         return may_have_gaps and not self.is_in_row
 
-    def row(self, may_have_gaps: bool) -> tuple[int, int] | tuple[None, None]:
+    def row(self, may_have_gaps: bool, end_offset: int) -> tuple[int | None, int | None, int | None]:
         """For ``log-bounds``: below which offset there may be gaps, and below which also at the ends of segments.
 
-        A log that is short of where a cleaner was says so at each start, which allows no gaps beyond its end.
+        A log that is short of where a cleaner was says so at each start, which allows no gaps beyond its end. The third is
+        the epoch in which that cleaner had come there, as long as the log is short of it.
         """
-        return (max(self.below, self.passed_below), self.border_below) if may_have_gaps else (None, None)
+        if not may_have_gaps:
+            return None, None, None
+        is_short = end_offset < self.passed_below >= self.below and self.passed_epoch < LONG_MAX
+        return max(self.below, self.passed_below), self.border_below, self.passed_epoch if is_short else None
 
     def expect(self, offset: int) -> None:
         """Allow gaps below ``offset``; the caller has that stored before there is one."""
@@ -80,9 +84,9 @@ class LogGaps:
         if (offset, -epoch) > (self.passed_below, -self.passed_epoch):
             self.passed_below, self.passed_epoch = offset, epoch
 
-    def know_passed(self, offset: int) -> None:
-        """Take over how far a cleaner was, as the log directory has it at a start; which leader's time that was is not known."""
-        self.passed_below, self.passed_epoch = offset, LONG_MAX
+    def know_passed(self, offset: int, epoch: int | None = None) -> None:
+        """Take over how far a cleaner was, as the log directory has it at a start; None if it is not known in which epoch."""
+        self.passed_below, self.passed_epoch = offset, LONG_MAX if epoch is None else epoch
 
     def kept(self, below: int | None, border_below: int | None) -> None:
         """Note that ``log-bounds`` has these, None for a log without gaps."""

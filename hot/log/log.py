@@ -176,7 +176,7 @@ class Log:
     @property
     def bounds(self) -> LogBounds:
         """The row of the log directory: where the log begins, and below where it may lack offsets."""
-        return LogBounds(self.start.offset, *self.gaps.row(self.may_have_gaps))
+        return LogBounds(self.start.offset, *self.gaps.row(self.may_have_gaps, self.log_end_offset))
 
     @property
     def size_bytes(self) -> int:

@@ -2,9 +2,9 @@
 
 ``log-bounds``: a line with version, CRC-32C of the rest and its length, then JSON: by partition the log start, and the
 offset below which the cleaner may have left gaps, or null where it is not written down. A third number, if it is less,
-is the offset below which there may be gaps between two segments. Such a row comes before another one of the same name
-without it: the second one counts for an earlier version, which knows no third number. Kafka's checkpoints have no
-checksum, and one digit that changes in ``log-start-offset-checkpoint`` would hide records, and have them deleted. So
+is the offset below which there may be gaps between two segments. A fourth one is a leader epoch: no record that was
+committed below the second number is of a later one. It is there while a log that a cleaner has passed is copied. Rows of
+one name with less numbers are for earlier versions, which take the first or the last. Kafka's checkpoints have no checksum, and one digit that changes in ``log-start-offset-checkpoint`` would hide records, and have them deleted. So
 the log starts stand here again. This file is always written after the other: where it is not the older one of the
 two, it is right; otherwise something else wrote the checkpoint (Kafka itself), or a stop came between.
 """
@@ -48,6 +48,8 @@ class LogBounds(NamedTuple):
     """No offset is missing from here on; None of a log that is not compacted, and never was."""
     border_gaps_below: int | None
     """From here on none is missing between two segments, either: all that the log has below was synced. None as before."""
+    passed_epoch: int | None = None
+    """No record that was committed below ``gaps_below`` is of a later leader epoch; None if that is not written down."""
 
 
 def bounds_to_bytes(bounds: Mapping[TopicPartition, LogBounds]) -> bytes:
@@ -60,8 +62,10 @@ def bound_rows(topic: str, rows: Mapping[int, LogBounds]) -> str:
     texts = []
     for number, one in rows.items():
         name = json.dumps(f"{topic}-{number}")
-        if one.border_gaps_below != one.gaps_below:
+        if one.border_gaps_below != one.gaps_below or one.passed_epoch is not None:
             texts.append(f"{name}:[{one.log_start_offset},{one.gaps_below},{one.border_gaps_below}]")
+        if one.passed_epoch is not None:
+            texts.append(f"{name}:[{one.log_start_offset},{one.gaps_below},{one.border_gaps_below},{one.passed_epoch}]")
         texts.append(f"{name}:{json.dumps(one[:_PARTS_EARLIER], separators=(',', ':'))}")
     return ",".join(texts)
 
@@ -82,19 +86,23 @@ def bounds_from_bytes(data: bytes) -> dict[TopicPartition, LogBounds]:
         version, crc, length = head.split(b" ")
         if int(version) != _VERSION or int(length) != len(body) or int(crc, 16) != crc32c(body):
             raise ValueError(f"version {int(version)}, {len(body)} of {int(length)} bytes")
-        rows = json.loads(body, object_pairs_hook=_first_rows)
+        rows = json.loads(body, object_pairs_hook=_longest_rows)
         return {_partition(name): _bounds(row) for name, row in rows.items()}
     except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise Corrupt(f"{LOG_BOUNDS} is not readable ({error}); Kafka's checkpoints are read instead") from error
 
 
-def _first_rows(pairs: list[tuple[str, list[int | None]]]) -> dict[str, list[int | None]]:
-    """The first of two rows of one log says more."""
-    return dict(reversed(pairs))
+def _longest_rows(pairs: list[tuple[str, list[int | None]]]) -> dict[str, list[int | None]]:
+    """The longest row of each log: it says most."""
+    rows: dict[str, list[int | None]] = {}
+    for name, row in pairs:
+        if name not in rows or len(row) > len(rows[name]):
+            rows[name] = row
+    return rows
 
 
 def _bounds(row: list[int | None]) -> LogBounds:
-    return LogBounds._make(row if len(row) > _PARTS_EARLIER else [*row, row[-1]])
+    return LogBounds(*(row if len(row) > _PARTS_EARLIER else [*row, row[-1]]))  # type: ignore[arg-type]  # others are a `TypeError`
 
 
 def _partition(name: str) -> TopicPartition:
@@ -104,14 +112,16 @@ def _partition(name: str) -> TopicPartition:
     return TopicPartition(parts[0], int(parts[1]))
 
 
-def allowed_gaps_below(bounds: Mapping[TopicPartition, LogBounds], name: TopicPartition, *, otherwise: int) -> int:
+def allowed_gaps_below(
+    bounds: Mapping[TopicPartition, LogBounds], name: TopicPartition, *, otherwise: int
+) -> tuple[int, int | None]:
     """The offset below which a cleaner of ours may have been, perhaps above the log's end: its row was written before the first gap.
 
-    That holds also where a stop came between the two files. ``otherwise`` is for a log without a row: it was put here by hand, or
+    Behind it, the latest leader epoch of what was committed there; None if that is not known. That holds also where a stop came between the two files. ``otherwise`` is for a log without a row: it was put here by hand, or
     the file is lost.
     """
     row = bounds.get(name)
-    return otherwise if row is None else row.gaps_below or 0
+    return (otherwise, None) if row is None else (row.gaps_below or 0, row.passed_epoch)
 
 
 def is_newer_than_checkpoint(files: Filesystem, directory: str) -> bool:

@@ -227,6 +227,33 @@ def test_a_copy_that_has_nothing_yet_lacks_nothing(bench, heard):  # noqa: F811
     assert (log.log_end_offset, heard.told) == (0, [])
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(("epoch", "is_anew"), [(4, False), (5, False), (6, True)])
+def test_a_copy_of_a_cleaned_range_knows_after_a_restart_in_which_epoch_the_cleaner_was(
+    bench,  # noqa: F811
+    heard,  # noqa: F811
+    directory,
+    tmp_path,
+    is_clean,
+    epoch,
+    is_anew,
+):
+    """Without it, another history below was taken for the rest of what was copied."""
+    log = copy(bench, heard, batch(0, 2, epoch=4), batch(8, 2, epoch=4), high_watermark=100)
+    directory.write_bounds({NAME: log})
+    if is_clean:
+        directory.close({NAME: log}, broker_epoch=1)
+    else:
+        log.abandon()
+    again = LogDirectory.load(str(tmp_path), RealFilesystem())
+    log = again.open_log(NAME, log.topic_id, log.config, now_ms=1, others_have_it=True)
+    assert log.log_end_offset == 10
+    found = log.gaps.first_of_another(memoryview(batch(10, 5, epoch=epoch)), 10, 6)
+    assert found == (10 if is_anew else None)
+    log.append_as_follower(memoryview(batch(10, 90, epoch=4)), leader_epoch=5, now_ms=NOW_MS)
+    assert log.bounds.passed_epoch is None
+
+
 def test_all_of_a_copy_is_kept_where_some_of_it_was_not_in_the_file_yet(bench, heard, tmp_path, monkeypatch):  # noqa: F811
     """A file of the same name, with what was written then, took the place of the one that was kept."""
     log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)

@@ -51,7 +51,7 @@ def test_a_row_that_allows_more_at_the_ends_of_segments_is_to_be_replaced():
     gaps = LogGaps(30, 30, 100)
     gaps.expect(30)
     assert (gaps.is_in_row, gaps.are_kept_at_borders(30)) == (False, True)
-    gaps.kept(*gaps.row(may_have_gaps=True))
+    gaps.kept(*gaps.row(True, 0)[:2])
     assert gaps.is_in_row
     gaps.cut(20)
     assert (gaps.is_in_row, gaps.are_kept_at_borders(25)) == (False, False)
@@ -61,7 +61,7 @@ def test_a_row_that_allows_more_at_the_ends_of_segments_is_to_be_replaced():
     gaps.kept(50, 20)
     assert (gaps.is_in_row, gaps.are_kept_at_borders(21)) == (True, False)
     gaps.expect_at_borders(40)
-    assert (gaps.is_in_row, gaps.row(may_have_gaps=True)) == (False, (50, 40))
+    assert (gaps.is_in_row, gaps.row(True, 0)) == (False, (50, 40, None))
 
 
 def test_a_gap_that_no_row_allows_is_found():
@@ -287,3 +287,15 @@ def test_a_copy_that_is_cut_into_a_gap_keeps_it(tmp_path, files):
     log.abandon()
     again = LogDirectory.load(root, files).open_log(NAME, b"i" * 16, COMPACTED, now_ms=1, leader_epoch_max=1)
     assert (again.log_end_offset, again.recovery.damaged_offset) == (12, None)
+
+
+@pytest.mark.parametrize(("below", "end", "epoch"), [(50, 10, 4), (20, 10, 4), (50, 50, None), (60, 10, None)])
+def test_a_row_has_the_epoch_of_a_cleaner_while_the_log_is_short_of_it(below, end, epoch):
+    """Gaps that lie beyond are of another time."""
+    gaps = LogGaps(below)
+    gaps.passed(50, 4)
+    assert gaps.row(True, end) == (max(below, 50), below, epoch)
+    assert gaps.row(False, end) == (None, None, None)
+    again = LogGaps(0)
+    again.know_passed(50)
+    assert again.row(True, 10) == (50, 0, None), "it was not known"

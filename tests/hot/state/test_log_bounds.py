@@ -16,6 +16,8 @@ BOUNDS = {
     TopicPartition("z", 0): LogBounds(0, 99, 99),
     TopicPartition("z", 1): LogBounds(5, 99, 42),
     TopicPartition("z", 2): LogBounds(0, 99, 0),
+    TopicPartition("z", 3): LogBounds(0, 99, 99, 5),
+    TopicPartition("z", 4): LogBounds(0, 99, 42, 0),
 }
 
 
@@ -28,15 +30,17 @@ def test_bounds_survive_their_file():
 def test_an_earlier_version_reads_the_file_and_is_read():
     """It knows two numbers, and of two rows of one log the last one counts for it."""
     body = bounds_to_bytes(BOUNDS).partition(b"\n")[2]
-    rows = {"a-b.c-3": [7, None], "z-0": [0, 99], "z-1": [5, 99], "z-2": [0, 99]}
+    rows = {"a-b.c-3": [7, None], "z-0": [0, 99], "z-1": [5, 99], "z-2": [0, 99], "z-3": [0, 99], "z-4": [0, 99]}
     assert json.loads(body) == rows
+    first = json.loads(body, object_pairs_hook=lambda pairs: dict(reversed(pairs)))  # as the one after it does
+    assert first == {**rows, "z-1": [5, 99, 42], "z-2": [0, 99, 0], "z-3": [0, 99, 99], "z-4": [0, 99, 42]}
     earlier = json.dumps(rows).encode()
     data = b"1 %08x %d\n%b" % (crc32c(earlier), len(earlier), earlier)
     assert bounds_from_bytes(data) == {name: LogBounds(one[0], one[1], one[1]) for name, one in BOUNDS.items()}
 
 
 @pytest.mark.parametrize(
-    "body", [b"[]", b'{"t-0":[]}', b'{"t-0":[1]}', b'{"t-0":[1,2,3,4]}', b'{"t-0":7}', b'{"t":[1,2]}']
+    "body", [b"[]", b'{"t-0":[]}', b'{"t-0":[1]}', b'{"t-0":[1,2,3,4,5]}', b'{"t-0":7}', b'{"t":[1,2]}']
 )
 def test_rows_of_another_kind_are_corrupt(body):
     """They have a sound checksum: another program wrote them."""
