@@ -67,6 +67,9 @@ class _Teller:
                 producer = self._given_up(producer, error.args[0])
             except KafkaError as error:  # raised by flush, as it is
                 producer = self._given_up(producer, error)
+            except SystemError as error:  # confluent-kafka 2.16: flush in a producer that a fatal error ends meanwhile
+                self.failures.append(str(error))
+                producer = None
 
     def _begun(self) -> Producer | None:
         producer = Producer(
