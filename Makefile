@@ -32,7 +32,7 @@ help:
 	@echo "make sim-cluster SEED=n [TRACE=1]  one run of a simulated cluster of three controllers and five brokers; SEEDS=a-b runs many"
 	@echo "make bench [CELLS=a,b]  the benchmark table"
 	@echo "make chaos [SEED=n] [SECONDS=600]  nodes of a cluster are killed at random under clients; then all answers are checked"
-	@echo "make faults [FAULTS=a,b+c] [WORKLOADS=d,e] [SECONDS=n] [SEED=n]  faults alone and in pairs on five nodes with replicas, under clients that remember; hours"
+	@echo "make faults [FAULTS=a,b+c] [WORKLOADS=d,e] [SECONDS=n] [SEED=n] [NODES=n] [RESULTS=file]  faults alone and in pairs on five nodes with replicas, under clients that remember; hours"
 	@echo "make bench-kafka        the table beside Apache Kafka (Maven and Java 17)"
 	@echo "make bench-spark [CELLS=a,b] [KEEP=folder]  Spark on the archive beside Spark on Apache Kafka (Maven and Java 17)"
 	@echo "make test-s3 [S3=seaweed|versitygw|minio|localstack]  the archive on a real server, installed and started here"
@@ -173,7 +173,7 @@ chaos: $(VENV)/.ready
 	$(PY) -m bench.chaos --seed $(or $(SEED),0) --seconds $(or $(SECONDS),600)
 
 faults: $(VENV)/.ready
-	$(PY) -m bench.faults --seed $(or $(SEED),0) --seconds $(or $(SECONDS),60) $(if $(FAULTS),--faults $(FAULTS)) $(if $(WORKLOADS),--workloads $(WORKLOADS))
+	$(PY) -m bench.faults --seed $(or $(SEED),0) --seconds $(or $(SECONDS),60) $(if $(FAULTS),--faults $(FAULTS)) $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(NODES),--nodes $(NODES)) $(if $(RESULTS),--results $(RESULTS))
 
 bench-kafka: $(VENV)/.ready
 	$(PY) -m bench.versus $(if $(CELLS),--cells $(CELLS)) $(if $(DISK),--on-disk)
