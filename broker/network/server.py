@@ -123,9 +123,10 @@ class Server:
             raise
 
     async def accept(self) -> None:
-        """Let clients in."""
-        for server in self._servers:
-            await server.start_serving()
+        """Let clients in. Raises OSError if another process listens at a port by now: both had taken it before."""
+        for listener, server in zip(self._listeners, self._servers, strict=True):
+            with naming_setting(f"listeners ({listener.name})", *self.addresses[listener.name]):
+                await server.start_serving()
         self._schedule_sweep()
 
     async def close(self, grace_seconds: float = 5.0) -> None:

@@ -77,6 +77,20 @@ async def test_an_address_in_use_is_an_error_and_leaves_nothing_open():
         await asyncio.open_connection(*server.addresses["A"])
 
 
+async def test_a_port_that_another_process_listens_at_first_is_named():
+    """Two brokers of one port can both take it while they start; the slower one said "Address already in use", and not which."""
+    first = Server([listener("A")], None, clock=SystemClock(), metrics=Metrics())
+    await first.bind()
+    host, port = first.addresses["A"]
+    second = Server([listener("B", port=port)], None, clock=SystemClock(), metrics=Metrics())
+    await second.bind()
+    await first.accept()
+    with pytest.raises(OSError, match=rf"listeners \(B\): cannot listen on {host}:{port}: another process"):
+        await second.accept()
+    await first.close(0)
+    await second.close(0)
+
+
 async def test_an_encrypted_listener_needs_its_context():
     """A listener that says SSL and has no TLS context is refused: it would serve in plain text."""
     with pytest.raises(ValueError, match="SECURE is SSL but has no TLS context"):
