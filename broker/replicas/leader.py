@@ -176,6 +176,7 @@ class Leader:
         if error.code is ErrorCode.INVALID_TIMESTAMP:
             self._explain(bytes(records), release, error, waiting)
         else:
+            error = self.refused.over_gap(self._log, records, error, self.state.epoch_start_offset)
             self.refused.turn_away(self.topic_partition, records, release, waiting, error)
 
     def _await_duplicate(self, acks: int, waiting: WaitingAppend) -> None:

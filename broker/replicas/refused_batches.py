@@ -9,6 +9,10 @@ take it:
   missed and that is in the log: the record is there twice.
 
 With the answer of the batch before it, which may be tried again, it comes again behind that one.
+
+The batch before it may also have been refused by the leader of before, on another broker. librdkafka (2.16, its issue 4953) counts a
+batch as no longer under way before it has put it back into its queue: a partition that has moved meanwhile is served by another
+thread, which sends the batches behind it to the new leader alone. Their gap has some seconds to close before it is out of order.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ __all__ = ["RefusedBatches"]
 
 _BATCHES_MAX: Final = 10_000
 REMEMBERED_SECONDS: Final = 10.0
-"""After the last refusal. A producer that has given the batch up is answered as by Kafka then."""
+"""After the last refusal, and for a gap. A producer that has given the batch up is answered as by Kafka then."""
 _IN_THE_LOG: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT})
 """Answers to a batch that has its place, and may come again all the same."""
 _SEQUENCES: Final = 1 << 31
@@ -52,15 +56,25 @@ class _Refused(NamedTuple):
     until: float
 
 
+class _Gap(NamedTuple):
+    """A sequence of a producer that has not come to this leader."""
+
+    epoch: int
+    awaited: int
+    until: float
+
+
 class RefusedBatches:
     """Those of one broker."""
 
-    __slots__ = ("_monotonic", "batches")
+    __slots__ = ("_gaps", "_monotonic", "batches")
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self.batches: OrderedDict[tuple[_Place, int | None], _Refused] = OrderedDict()
         """The refused batches of each producer in each partition, the latest refusal last; empty nearly always."""
+        self._gaps: OrderedDict[tuple[TopicPartition, int], _Gap] = OrderedDict()
+        """The last gap of each producer in each partition, also one whose time is over."""
 
     def note(self, partition: _Place, records: memoryview | bytearray, error: KafkaError) -> None:
         """A batch was refused, and is not in the log: remember it if its producer sends it again by itself.
@@ -153,6 +167,34 @@ class RefusedBatches:
         if short is None or error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             return error
         return _again(partition, read_header(records).producer_id, short)
+
+    def over_gap(
+        self, log_: Log, records: memoryview | bytearray, error: KafkaError, epoch_start_offset: int
+    ) -> KafkaError:
+        """The answer to a batch that the log refuses: the one before it may be on its way from the leader of before.
+
+        A producer has at most five batches under way, so that one of its last five in the log is older than this leader epoch
+        then. Each gap has its seconds once.
+        """
+        if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return error
+        header = read_header(records)
+        entry = log_.producer_state.entries.get(header.producer_id)
+        if entry is None or not entry.kept or entry.batches[0].first_offset >= epoch_start_offset:
+            return error
+        awaited = _sequence_after(entry.last_sequence, 1) if header.producer_epoch == entry.producer_epoch else 0
+        if header.base_sequence < 0 or not _is_behind(header.base_sequence, awaited):
+            return error
+        key, now = (log_.topic_partition, header.producer_id), self._monotonic()
+        gap = self._gaps.get(key)
+        if gap is None or (gap.epoch, gap.awaited) != (header.producer_epoch, awaited):
+            gap = self._gaps[key] = _Gap(header.producer_epoch, awaited, now + REMEMBERED_SECONDS)
+            if len(self._gaps) > _BATCHES_MAX:
+                self._gaps.popitem(last=False)
+        if now >= gap.until:
+            return error
+        why = f"{error.message}: that batch may have been refused by the leader of before, and has to come before this one"
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
 
     def _forget(self) -> None:
         """Forget refusals of long ago: with none to remember, no append is looked at."""

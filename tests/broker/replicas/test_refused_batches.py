@@ -10,7 +10,7 @@ from stratalog.hot.config import LogConfig
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.topic import TopicPartition
-from tests.broker.replicas.leader_rig import Bench
+from tests.broker.replicas.leader_rig import EPOCH, Bench
 
 PLACE, TOPIC_ID = TopicPartition("t", 0), b"i" * 16
 AWAY = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t-0 is led elsewhere")
@@ -256,3 +256,87 @@ def test_a_batch_that_the_log_refuses_is_noted_before_its_buffer_may_be_used_aga
     assert ended[0].code is ErrorCode.CORRUPT_MESSAGE
     it.append("behind", new_batch(b"w", producer_id=7, producer_epoch=0, base_sequence=1))
     assert it.codes() == {"behind": ErrorCode.NOT_ENOUGH_REPLICAS}
+
+
+class Move:
+    """A leader whose log has the first five batches of a producer from the leader of before."""
+
+    def __init__(self, folder, new_batch):
+        self.it = Bench(folder)
+        self.new_batch = new_batch
+        self.count = 0
+        for sequence in range(5):
+            assert self.code(sequence) is None
+        self.it.lead(EPOCH + 1)
+
+    def code(self, sequence, *, epoch=0):
+        """The code of the answer to a batch; None once it is in the log."""
+        self.count += 1
+        name = str(self.count)
+        made = self.new_batch(
+            b"v", timestamp_ms=1_700_000_000_000, producer_id=7, producer_epoch=epoch, base_sequence=sequence
+        )
+        self.it.append(name, bytearray(made))
+        self.it.disk.write()
+        self.it.disk.flush()
+        return getattr(self.it.ended[name], "code", None)
+
+
+@pytest.fixture
+def move(tmp_path, new_batch):
+    """One."""
+    return Move(str(tmp_path / "t-0"), new_batch)
+
+
+@pytest.mark.parametrize("held_back", range(5))
+def test_a_batch_that_its_client_holds_back_while_the_leader_moves_leaves_no_gap_for_good(move, held_back):
+    """The leader of before has refused all five that were under way, and the client sends one of them last."""
+    for sequence in range(5, 5 + held_back):
+        assert move.code(sequence) is None
+    for sequence in range(6 + held_back, 12):
+        assert move.code(sequence) is ErrorCode.NOT_ENOUGH_REPLICAS
+    for sequence in range(5 + held_back, 12):
+        assert move.code(sequence) is None
+
+
+def test_a_gap_behind_a_move_is_out_of_order_once_its_time_is_over(move):
+    """The batch was lost. Another gap has a time of its own."""
+    move.it.now = 100.0
+    assert move.code(6) is ErrorCode.NOT_ENOUGH_REPLICAS
+    move.it.now += REMEMBERED_SECONDS - 0.1
+    assert move.code(6) is ErrorCode.NOT_ENOUGH_REPLICAS
+    move.it.now += 0.1
+    for _ in range(2):
+        assert move.code(6) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        move.it.now += REMEMBERED_SECONDS
+    assert move.code(5) is None
+    assert move.code(7) is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_a_gap_in_a_new_epoch_of_the_producer_may_close(move):
+    """It begins at 0."""
+    assert move.code(1, epoch=1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert move.code(0, epoch=1) is None
+    assert move.code(1, epoch=1) is None
+
+
+def test_other_gaps_are_out_of_order_at_once(move):
+    """That of a producer whose batches under way have all come to this leader, and a copy that is too old."""
+    for sequence in range(5, 10):
+        assert move.code(sequence) is None
+    assert move.code(11) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    move.it.lead(EPOCH + 2)
+    assert move.code(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert move.code(11) is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_the_memory_of_gaps_is_bounded(rig, batch):
+    """A stranger may have any number of producer ids."""
+    gap = KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap")
+    kept = [SimpleNamespace(first_offset=3)]
+    for number in range(10_001):
+        rig.known[number] = SimpleNamespace(producer_epoch=0, last_sequence=4, kept=b"some", batches=kept)
+        assert rig.refused.over_gap(rig.log, batch(6, producer_id=number), gap, 4) is not gap
+    rig.now = REMEMBERED_SECONDS
+    assert rig.refused.over_gap(rig.log, batch(6, producer_id=0), gap, 4) is not gap
+    assert rig.refused.over_gap(rig.log, batch(6, producer_id=10_000), gap, 4) is gap
