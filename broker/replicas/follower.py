@@ -22,7 +22,7 @@ from stratalog.broker.runtime.clock import Clock
 from stratalog.hot.forgotten_records import goes_on, set_log_aside
 from stratalog.hot.log.answer_parts import bytes_of_a_turn
 from stratalog.hot.log.log_owner import LogOwner
-from stratalog.hot.log_beginning import begin_within
+from stratalog.hot.log_beginning import begin_within, begin_without_notes
 from stratalog.hot.state.leader_epochs import EpochEntry
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -74,6 +74,7 @@ class Follower:
         """The end of a gap that was refused: no checksum covers the offset of a batch."""
         self._part_end: int | None = None
         """Where the log ended with the part of an answer that was taken last, None if none is left of it."""
+        begin_without_notes(self._log)
 
     @property
     def topic_partition(self) -> TopicPartition:

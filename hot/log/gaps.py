@@ -111,6 +111,8 @@ class LogGaps:
     def begin_anew(self, offset: int) -> None:
         """The log begins again at ``offset``, and will be copied from there as a whole."""
         self.cut(offset)  # not below the row of the cleaner: at the next start none would be known
+        if offset < self.passed_below:  # by the row that is stored a start would have the new copy made once more
+            self.kept_border_below = NO_ROW
         self.passed_below = 0
 
     def keep_over(self, begin: Callable[[], object]) -> None:

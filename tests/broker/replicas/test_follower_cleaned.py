@@ -186,6 +186,7 @@ def test_a_copy_of_a_cleaned_range_is_copied_again_where_another_history_begins_
     log = copy(bench, heard, batch(0, 2), batch(8, 2), high_watermark=100)
     role = bench.partition.follow(LEADER, 6)
     role.take(data(batch(10, 5), batch(15, 5, epoch=6), high_watermark=20), heard)
+    bench.disk.keep_bounds()
     assert (log.log_end_offset, heard.told[-1], stray(tmp_path)) == (0, ("taken", 0, -1, 0), [f"{0:020d}.log"])
     copy(bench, heard, batch(0, 15), batch(15, 5, epoch=6), high_watermark=20, epoch=6)
     assert (log.log_end_offset, log.leader_epochs.entries) == (20, ((5, 0), (6, 15)))
