@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, TypeAlias, TypeVar
 
 from stratalog.broker.peers.broker_links import BrokerLinks
 from stratalog.broker.peers.peer_errors import PeerError
@@ -23,10 +24,12 @@ from stratalog.tier.documents.keys import PartitionId
 from stratalog.wire.errors import ErrorCode, KafkaError
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from stratalog.wire.topic import TopicPartition
 
 __all__ = ["Correcting"]
 
@@ -37,6 +40,12 @@ _EPOCHS_SINCE: Final = 4
 _LOCAL_SINCE: Final = 8
 _LEAVING_SECONDS: Final = 0.01
 """Between a few segments and the next ones: others use the loop and the disk."""
+
+_COMPARED_AT_ONCE: Final = 500
+"""Logs that are compared by one request. A leader may have thousands, and its link takes few requests, those for records too."""
+
+T = TypeVar("T")
+_Told: TypeAlias = Mapping[TopicPartition, ListOffsetsPartitionResponse]
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +68,10 @@ class Correcting:
         self._leader_id = leader_id
         self._local_id = local_id
         self._timeout_ms = timeout_ms
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._compared: dict[TopicPartition, tuple[Follower, Outcome]] = {}
+        """Those that wait to be compared."""
+        self._is_comparing = False
         self._trimmed: set[Follower] = set()
         """Those that are trimmed now."""
         self._kept: dict[PartitionKey, int] = {}
@@ -69,11 +81,14 @@ class Correcting:
 
     def begin(self, role: Follower, outcome: Outcome, *, is_archived: bool) -> None:
         """Move the log to where its leader's has records; ``outcome`` hears of the end."""
-        self._run(self._correct(role, outcome, is_archived=is_archived))
+        self._run(self._correct(role, outcome, self._move(role, is_archived=is_archived)))
 
     def compare(self, role: Follower, outcome: Outcome) -> None:
         """The same for a log that may well stay as it is: its leader's end tells whether its leader has what it lacks."""
-        self._run(self._correct(role, outcome, is_archived=False, may_stay=True))
+        self._compared[role.topic_partition] = role, outcome  # an earlier role has ended
+        if not self._is_comparing:
+            self._is_comparing = True
+            self._run(self._compare())
 
     def trim(self, role: Follower) -> None:
         """Let the records go that the leader has in the archive alone. A bucket that does not answer is asked once."""
@@ -82,31 +97,42 @@ class Correcting:
             self._run(self._trim(role), lambda _: self._trimmed.discard(role))
 
     def _run(self, work: Coroutine[Any, Any, None], done: Callable[[asyncio.Task[None]], object] = bool) -> None:
+        self._task(work).add_done_callback(done)
+
+    def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(done)
+        return task
 
     def close(self) -> None:
         """Correct nothing any more."""
         for task in self._tasks:
             task.cancel()
 
-    async def _correct(self, role: Follower, outcome: Outcome, *, is_archived: bool, may_stay: bool = False) -> None:
+    async def _compare(self) -> None:
+        """Compare those that wait, many by one request, and move one after the other."""
+        try:
+            while self._compared:
+                some = [self._compared.pop(name) for name in list(islice(self._compared, _COMPARED_AT_ONCE))]
+                asking = self._task(self._ask_for_ends([role for role, _ in some]))
+                await asyncio.wait([asking])
+                for role, outcome in some:
+                    await self._correct(role, outcome, self._move_by(role, asking), may_stay=True)
+                    await asyncio.sleep(0)
+        finally:
+            self._is_comparing = False
+
+    async def _correct(
+        self, role: Follower, outcome: Outcome, moving: Awaitable[None], *, may_stay: bool = False
+    ) -> None:
         before = role.position
         try:
-            start = await self._end(role, _EARLIEST)
-            if is_archived:
-                await self._begin_behind_archive(role, start)
-            else:
-                end = await self._end(role, _LATEST)
-                if start > role.position.offset:
-                    await _leave(role)
-                while role.move_into(start, end):  # noqa: ASYNC110 - nothing tells of it, it is the work itself
-                    await asyncio.sleep(0)
+            await moving
         except (PeerError, KafkaError) as error:
-            # The fetches of all partitions say once that a leader is away.
-            level = logging.DEBUG if may_stay and isinstance(error, PeerError) else logging.WARNING
+            # The fetches of all partitions say once that a leader is away, and none says that one has not heard of its role.
+            passes = isinstance(error, PeerError) or error.retriable
+            level = logging.DEBUG if may_stay and passes else logging.WARNING
             log.log(level, "%s: no place to go on was found: %s", role.topic_partition, error)
             outcome.refused(role, role.position)
         except Exception:  # a mistake in one partition may not stop all that come from this leader
@@ -118,6 +144,17 @@ class Correcting:
                 outcome.refused(role, before)
             else:
                 role.settle(outcome)
+
+    async def _move(self, role: Follower, *, is_archived: bool) -> None:
+        start = await self._end(role, _EARLIEST)
+        if is_archived:
+            await self._begin_behind_archive(role, start)
+        else:
+            await _move_into(role, start, await self._end(role, _LATEST))
+
+    async def _move_by(self, role: Follower, asking: asyncio.Task[tuple[_Told, _Told]]) -> None:
+        starts, ends = await asking
+        await _move_into(role, self._offset_of(role, starts), self._offset_of(role, ends))
 
     async def _begin_behind_archive(self, role: Follower, start_offset: int) -> None:
         if self._archive is None:
@@ -174,25 +211,47 @@ class Correcting:
             text = "%s: local segments from offset %d on stay here, although its leader has let them go: %s"
             log.warning(text, role.topic_partition, start, why)
 
+    async def _ask_for_ends(self, roles: Iterable[Follower]) -> tuple[_Told, _Told]:
+        return await self._ask(roles, _EARLIEST), await self._ask(roles, _LATEST)
+
     async def _end(self, role: Follower, timestamp: int) -> int:
         """One end of the leader's log, in the role's epoch. Raises `PeerError`, `KafkaError`."""
-        topic, number = role.topic_partition
-        wanted = ListOffsetsPartition(partition_index=number, current_leader_epoch=role.epoch, timestamp=timestamp)
-        request = ListOffsetsRequest(
-            replica_id=self._local_id,
-            isolation_level=0,
-            topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
-        )
+        return self._offset_of(role, await self._ask([role], timestamp))
+
+    async def _ask(self, roles: Iterable[Follower], timestamp: int) -> _Told:
+        """One end of the leader's logs, in the epochs of the roles. Raises `PeerError`."""
+        topics: dict[str, ListOffsetsTopic] = {}
+        for role in roles:
+            name, number = role.topic_partition
+            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                ListOffsetsPartition(partition_index=number, current_leader_epoch=role.epoch, timestamp=timestamp)
+            )
+        request = ListOffsetsRequest(replica_id=self._local_id, isolation_level=0, topics=list(topics.values()))
         answer: ListOffsetsResponse = await self._links.ask(
             self._leader_id,
             request,
             timeout_ms=self._timeout_ms,
             version_min=_LOCAL_SINCE if timestamp == _EARLIEST_LOCAL else _EPOCHS_SINCE,
         )
-        (told,) = answer.topics[0].partitions
-        if told.error_code:
-            raise KafkaError(ErrorCode(told.error_code), f"broker {self._leader_id} does not tell the ends of its log")
-        return told.offset
+        return {
+            TopicPartition(each.name, one.partition_index): one for each in answer.topics for one in each.partitions
+        }
+
+    def _offset_of(self, role: Follower, told: _Told) -> int:
+        """The role's in an answer. Raises `KafkaError`."""
+        one = told.get(role.topic_partition)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if one is None else one.error_code
+        if one is None or code:
+            raise KafkaError(ErrorCode(code), f"broker {self._leader_id} does not tell the ends of its log")
+        return one.offset
+
+
+async def _move_into(role: Follower, start: int, end: int) -> None:
+    if start > role.position.offset:
+        await _leave(role)
+    while role.move_into(start, end):  # noqa: ASYNC110 - nothing tells of it, it is the work itself
+        await asyncio.sleep(0)
 
 
 def _partition_of(role: Follower) -> PartitionId:

@@ -35,8 +35,8 @@ def outcome():
     return heard
 
 
-def told(offset, code=ErrorCode.NONE):
-    one = ListOffsetsPartitionResponse(partition_index=0, offset=offset, error_code=code)
+def told(offset, code=ErrorCode.NONE, number=0):
+    one = ListOffsetsPartitionResponse(partition_index=number, offset=offset, error_code=code)
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
 
 
@@ -48,7 +48,7 @@ async def asked(links, *offsets, code=ErrorCode.NONE):
         _, request, future = links.newest()
         wanted.append(request.topics[0].partitions[0].timestamp)
         assert (request.replica_id, request.topics[0].partitions[0].current_leader_epoch) == (2, 5)
-        future.set_result(told(offset, code))
+        future.set_result(told(offset, code, request.topics[0].partitions[0].partition_index))
     await turns()
     return wanted
 
@@ -86,6 +86,16 @@ async def test_a_leader_that_does_not_tell_is_asked_again_later(outcome, caplog)
     await asked(links, -1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert (role.moved, outcome.told) == (None, [("refused", 0)])
     assert "no place to go on" in caplog.text
+
+
+async def test_a_leader_that_leaves_a_partition_out_is_asked_again_later(outcome):
+    """It is like one that does not know it."""
+    links, role = Links(), Role()
+    Correcting(links, 7, local_id=2, timeout_ms=1000).begin(role, outcome, is_archived=False)
+    await turns()
+    links.newest()[2].set_result(ListOffsetsResponse(topics=[]))
+    await turns()
+    assert (role.moved, outcome.told) == (None, [("refused", 0)])
 
 
 async def test_a_log_that_is_in_its_place_already_is_asked_for_again_after_a_pause(outcome):
