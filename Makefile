@@ -1,6 +1,8 @@
 # Everything runs from a .venv that is made on first use and again when pyproject.toml changes.
 PYTHON ?= python3
 VENV := .venv
+# Another apt-get at the same time fails at once: .ci/run takes steps side by side.
+APT := flock $(VENV)/.apt apt-get
 PY := $(VENV)/bin/python
 BUCKET ?= file
 S3 ?= seaweed
@@ -67,10 +69,10 @@ endef
 
 # A compiler and Python's headers: those of the machine, or the distribution's.
 define compiler
-{ command -v gcc || command -v cc || { apt-get update -qq && apt-get install -qq -y --no-install-recommends gcc libc6-dev; }; } >/dev/null || \
+{ command -v gcc || command -v cc || { $(APT) update -qq && $(APT) install -qq -y --no-install-recommends gcc libc6-dev; }; } >/dev/null || \
 	{ echo "install a C compiler" >&2; exit 1; }
 $(PY) -c 'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' || \
-	{ apt-get update -qq && apt-get install -qq -y --no-install-recommends python3-dev >/dev/null; } || \
+	{ $(APT) update -qq && $(APT) install -qq -y --no-install-recommends python3-dev >/dev/null; } || \
 	{ echo "install the headers of $(PYTHON)" >&2; exit 1; }
 endef
 
@@ -123,7 +125,7 @@ test-node: $(VENV)/.ready
 test-browser: $(VENV)/.ready
 	$(PY) -m pip install --quiet --group browser
 	@test -n "$$STRATALOG_CHROMIUM" || command -v chromium || command -v chromium-browser || command -v google-chrome || \
-		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+		{ $(APT) update -qq && $(APT) install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
 		{ echo "install Chromium, or set STRATALOG_CHROMIUM to one" >&2; exit 1; }
 	$(PY) -m pytest -m browser tests/browser
 
