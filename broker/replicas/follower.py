@@ -285,7 +285,9 @@ class Follower:
             records, rest = records[:position], rest[:0]
             # The leader's cleaner comes as far as its mark: with that, one write is enough for the whole copy.
             if offset <= self.leader_high_watermark or (not position and offset == self._doubted_offset):
-                log_.gaps.expect(max(offset, self.leader_high_watermark))
+                below = max(offset, self.leader_high_watermark)
+                log_.gaps.passed(below, self.epoch)  # the row that is awaited has the epoch, too
+                log_.gaps.expect(below)
             elif not position:
                 self._doubted_offset = offset  # a leader checks the batches that it is asked for again
                 text = f"offset {log_.log_end_offset} is due, its leader sent {offset}, which no cleaner has reached"

@@ -53,3 +53,21 @@ def test_a_crash_before_its_row_is_replaced_leaves_a_copy_that_lacks_nothing(ben
     bench.partition.follow(LEADER, UNCLEAN)
     assert (log.gaps.passed_below, log.gaps.is_in_row) == (0, False)
     assert log.gaps.first_of_another(memoryview(batch(0, 5, epoch=UNCLEAN)), 0, UNCLEAN) is None
+
+
+def test_the_row_that_allows_the_first_gap_has_the_epoch_of_the_cleaner(bench, heard, directory, tmp_path):  # noqa: F811
+    """It came with the next checkpoint: after a kill within a minute the records of an unclean leader were taken for the rest of the copy."""
+    role, log = bench.partition.follow(LEADER, 5), bench.partition.log
+    answer = batch(0, 2, epoch=4), batch(8, 2, epoch=4)
+    role.take(data(*answer, high_watermark=100), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert bench.disk.waits_for_bounds
+    bench.disk.keep_bounds()
+    directory.write_bounds({NAME: log})
+    role.take(data(answer[1], high_watermark=100), heard)
+    bench.disk.write()
+    bench.disk.flush()
+    assert (heard.told[-1][:2], log.gaps.is_in_row) == (("taken", 10), True)
+    again = reopened(log, tmp_path)
+    assert (again.log_end_offset, again.gaps.passed_below, again.gaps.passed_epoch) == (10, 100, 5)
