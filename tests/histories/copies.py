@@ -101,7 +101,8 @@ class Copies:
     async def correct(self, node, follower, code) -> None:
         was = node.log.first_base_offset, node.log.log_end_offset
         is_archived = code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
-        await node.correcting._correct(follower, self.heard(node), is_archived=is_archived)
+        moving = node.correcting._move(follower, is_archived=is_archived)
+        await node.correcting._correct(follower, self.heard(node), moving)
         if node.log.has_unsynced:
             node.flush()
         now = node.log.first_base_offset, node.log.log_end_offset
@@ -132,14 +133,15 @@ class Links:
 
     async def ask(self, leader_id, request, *, timeout_ms, version_min):
         node = self.world.nodes[leader_id]
-        (wanted,) = request.topics[0].partitions
+        (topic,) = request.topics
+        (wanted,) = topic.partitions
         log = node.log
         if not node.is_up or node.partition.leader is None:
-            return answer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return answer(topic, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         offset = {-1: log.log_end_offset, -2: log.log_start_offset, -4: log.local_log_start_offset}[wanted.timestamp]
-        return answer(offset, 0)
+        return answer(topic, offset, 0)
 
 
-def answer(offset, code):
-    told = SimpleNamespace(error_code=int(code), offset=offset)
-    return SimpleNamespace(topics=[SimpleNamespace(partitions=[told])])
+def answer(topic, offset, code):
+    told = SimpleNamespace(partition_index=topic.partitions[0].partition_index, error_code=int(code), offset=offset)
+    return SimpleNamespace(topics=[SimpleNamespace(name=topic.name, partitions=[told])])
