@@ -111,15 +111,15 @@ class Correcting:
             task.cancel()
 
     async def _compare(self) -> None:
-        """Compare those that wait, many by one request, and move one after the other."""
+        """Compare those that wait, many by one request, and begin to move one in each turn of the loop."""
         try:
             while self._compared:
                 some = [self._compared.pop(name) for name in list(islice(self._compared, _COMPARED_AT_ONCE))]
                 asking = self._task(self._ask_for_ends([role for role, _ in some]))
                 await asyncio.wait([asking])
                 for role, outcome in some:
-                    await self._correct(role, outcome, self._move_by(role, asking), may_stay=True)
-                    await asyncio.sleep(0)
+                    self._run(self._correct(role, outcome, self._move_by(role, asking), may_stay=True))
+                    await asyncio.sleep(0)  # a log that is kept aside is synced
         finally:
             self._is_comparing = False
 

@@ -85,3 +85,22 @@ async def test_a_comparison_ends_with_its_links(outcome, caplog):  # noqa: F811
     await turns()
     assert links.newest()[2].cancelled()
     assert (outcome.told, caplog.messages) == ([], [])
+
+
+async def test_one_log_whose_move_lasts_holds_up_no_other(outcome):  # noqa: F811
+    """Its disk may be slow, or hang. Each begins in a turn of its own: what is kept aside is synced."""
+    links, begun = Links(), []
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000)
+    roles = [Role(number) for number in range(3)]
+    for role in roles:
+        role.move_into = lambda _start, _end, number=role.key.number: begun.append(number) or number == 0
+        correcting.compare(role, outcome)
+    for _ in range(2):
+        await turns()
+        links.newest()[2].set_result(ends_of(links.newest()[1]))
+    while 0 not in begun:
+        await turns(1)
+    assert set(begun) == {0}
+    await turns(20)
+    assert ({1, 2} < set(begun), len(outcome.told)) == (True, 2)
+    correcting.close()
