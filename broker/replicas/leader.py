@@ -78,8 +78,8 @@ class Leader:
         self.ended: KafkaError | None = None
         """Why the role takes nothing any more, once it is taken down."""
         self._log = partition.log
-        self._clock = clock
-        self._rework = rework
+        self._clock, self._rework = clock, rework
+        self._since = clock.monotonic()
         self.refused = partition.refused
         self._written: deque[WaitingAppend] = deque()
         self._committed: deque[WaitingAppend] = deque()
@@ -176,7 +176,7 @@ class Leader:
         if error.code is ErrorCode.INVALID_TIMESTAMP:
             self._explain(bytes(records), release, error, waiting)
         else:
-            error = self.refused.over_gap(self._log, records, error, self.state.epoch_start_offset)
+            error = self.refused.over_gap(self._log, records, error, self.state, self._since)
             self.refused.turn_away(self.topic_partition, records, release, waiting, error)
 
     def _await_duplicate(self, acks: int, waiting: WaitingAppend) -> None:

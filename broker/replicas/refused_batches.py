@@ -23,6 +23,8 @@ from typing import Final, NamedTuple
 
 from stratalog.broker.replicas.waiting_append import WaitingAppend
 from stratalog.hot.log.log import Log
+from stratalog.hot.replica_state import ReplicaState
+from stratalog.hot.state.producer_snapshot import BATCHES_KEPT, ProducerEntry
 from stratalog.metadata.image.partition_index import PartitionKey
 from stratalog.wire.batch import HEADER_BYTES, NO_SEQUENCE, BatchHeader, read_header
 from stratalog.wire.errors import ErrorCode, KafkaError
@@ -33,6 +35,8 @@ __all__ = ["RefusedBatches"]
 _BATCHES_MAX: Final = 10_000
 REMEMBERED_SECONDS: Final = 10.0
 """After the last refusal, and for a gap. A producer that has given the batch up is answered as by Kafka then."""
+_MOVING_SECONDS: Final = 60.0
+"""librdkafka's ``socket.timeout.ms``: so long after a move an answer of the leader of before may come."""
 _IN_THE_LOG: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT})
 """Answers to a batch that has its place, and may come again all the same."""
 _SEQUENCES: Final = 1 << 31
@@ -169,23 +173,24 @@ class RefusedBatches:
         return _again(partition, read_header(records).producer_id, short)
 
     def over_gap(
-        self, log_: Log, records: memoryview | bytearray, error: KafkaError, epoch_start_offset: int
+        self, log_: Log, records: memoryview | bytearray, error: KafkaError, state: ReplicaState, since: float
     ) -> KafkaError:
         """The answer to a batch that the log refuses: the one before it may be on its way from the leader of before.
 
-        A producer has at most five batches under way, so that one of its last five in the log is older than this leader epoch
-        then. Each gap has its seconds once.
+        ``state`` is the leader's, which leads ``since`` then, in monotonic seconds. Each gap has its seconds once.
         """
-        if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        self._forget()
+        partition, now = log_.topic_partition, self._monotonic()
+        if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or (partition, _ALL) in self.batches:
             return error
         header = read_header(records)
         entry = log_.producer_state.entries.get(header.producer_id)
-        if entry is None or not entry.kept or entry.batches[0].first_offset >= epoch_start_offset:
+        if entry is None or not _may_have_moved(entry, state, now - since):
             return error
         awaited = _sequence_after(entry.last_sequence, 1) if header.producer_epoch == entry.producer_epoch else 0
         if header.base_sequence < 0 or not _is_behind(header.base_sequence, awaited):
             return error
-        key, now = (log_.topic_partition, header.producer_id), self._monotonic()
+        key = partition, header.producer_id
         gap = self._gaps.get(key)
         if gap is None or (gap.epoch, gap.awaited) != (header.producer_epoch, awaited):
             gap = self._gaps[key] = _Gap(header.producer_epoch, awaited, now + REMEMBERED_SECONDS)
@@ -220,6 +225,19 @@ def _is_behind(sequence: int, other: int) -> bool:
 
 def _later(sequence: int, other: int) -> int:
     return sequence if _is_behind(sequence, other) else other
+
+
+def _may_have_moved(entry: ProducerEntry, state: ReplicaState, led_seconds: float) -> bool:
+    """Whether batches that a producer had under way may have gone to the leader of before.
+
+    There are five at most: one of its last five in the log is older than this leader epoch then, or it has begun not long ago.
+    """
+    batches = entry.batches
+    if not batches:
+        return False
+    if batches[0].first_offset < state.epoch_start_offset:
+        return True
+    return len(batches) < BATCHES_KEPT and state.leader_epoch > 0 and led_seconds < _MOVING_SECONDS
 
 
 def _again(partition: TopicPartition, producer_id: int, refused: _Refused) -> KafkaError:

@@ -259,15 +259,15 @@ def test_a_batch_that_the_log_refuses_is_noted_before_its_buffer_may_be_used_aga
 
 
 class Move:
-    """A leader whose log has the first five batches of a producer from the leader of before."""
+    """A leader whose log has the first batches of a producer from the leader of before: ``known`` of them."""
 
-    def __init__(self, folder, new_batch):
+    def __init__(self, folder, new_batch, *, known=5, epoch=EPOCH + 1):
         self.it = Bench(folder)
         self.new_batch = new_batch
         self.count = 0
-        for sequence in range(5):
+        for sequence in range(known):
             assert self.code(sequence) is None
-        self.it.lead(EPOCH + 1)
+        self.it.lead(epoch)
 
     def code(self, sequence, *, epoch=0):
         """The code of the answer to a batch; None once it is in the log."""
@@ -330,13 +330,34 @@ def test_other_gaps_are_out_of_order_at_once(move):
     assert move.code(11) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+@pytest.mark.parametrize("taken", range(1, 5))
+def test_a_gap_of_a_producer_that_began_before_the_move_may_close(tmp_path, new_batch, taken):
+    """All that the log has of it came to this leader: there were fewer than five."""
+    move = Move(str(tmp_path / "t-0"), new_batch, known=0)
+    for sequence in range(taken):
+        assert move.code(sequence) is None
+    assert move.code(taken + 1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    move.it.now += 60
+    assert move.code(taken + 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert move.code(taken) is None
+    assert move.code(taken + 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_the_first_leader_of_a_partition_awaits_no_batch_of_a_leader_before(tmp_path, new_batch):
+    """There was none."""
+    move = Move(str(tmp_path / "t-0"), new_batch, known=0, epoch=0)
+    assert move.code(0) is None
+    assert move.code(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_the_memory_of_gaps_is_bounded(rig, batch):
     """A stranger may have any number of producer ids."""
-    gap = KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap")
-    kept = [SimpleNamespace(first_offset=3)]
+    gap, state = KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap"), SimpleNamespace(epoch_start_offset=4)
     for number in range(10_001):
-        rig.known[number] = SimpleNamespace(producer_epoch=0, last_sequence=4, kept=b"some", batches=kept)
-        assert rig.refused.over_gap(rig.log, batch(6, producer_id=number), gap, 4) is not gap
+        rig.known[number] = SimpleNamespace(
+            producer_epoch=0, last_sequence=4, batches=[SimpleNamespace(first_offset=3)]
+        )
+        assert rig.refused.over_gap(rig.log, batch(6, producer_id=number), gap, state, 0.0) is not gap
     rig.now = REMEMBERED_SECONDS
-    assert rig.refused.over_gap(rig.log, batch(6, producer_id=0), gap, 4) is not gap
-    assert rig.refused.over_gap(rig.log, batch(6, producer_id=10_000), gap, 4) is gap
+    assert rig.refused.over_gap(rig.log, batch(6, producer_id=0), gap, state, 0.0) is not gap
+    assert rig.refused.over_gap(rig.log, batch(6, producer_id=10_000), gap, state, 0.0) is gap
