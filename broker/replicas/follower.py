@@ -122,6 +122,11 @@ class Follower:
         log_ = self._log
         return max(log_.log_start_offset, log_.first_base_offset) < log_.log_end_offset < log_.gaps.passed_below
 
+    @property
+    def cleaner_epoch(self) -> int | None:
+        """The latest leader epoch of what was committed when that cleaner came by; None if it is not known."""
+        return self._log.gaps.known_epoch
+
     def settle(self, outcome: Outcome) -> None:
         """Tell ``outcome`` the position, as soon as all that is in the log is durable: an earlier role may have left it."""
         if self._ended:
@@ -141,13 +146,13 @@ class Follower:
             return False
         log_ = self._log
         try:
-            if end_offset < log_.log_start_offset:
+            if self.is_overtaken and end_offset < log_.gaps.passed_below:
+                self._copy_again(f"its log ends at {end_offset}, or another history begins there")
+            elif end_offset < log_.log_start_offset:
                 why = f"its log ends at {end_offset}, before this one begins"
                 if self.truncate(log_.log_start_offset, why):
                     return True
                 self._begin_anew(start_offset, why)
-            elif self.is_overtaken and end_offset < log_.gaps.passed_below:
-                self._copy_again(f"its log ends at {end_offset}")
             elif end_offset < log_.log_end_offset:
                 return self.truncate(end_offset, f"its log ends at {end_offset}")
             elif start_offset > log_.log_end_offset:

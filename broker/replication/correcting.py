@@ -29,6 +29,13 @@ from stratalog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from stratalog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from stratalog.wire.topic import TopicPartition
 
 __all__ = ["Correcting"]
@@ -38,6 +45,7 @@ _EARLIEST: Final = -2
 _EARLIEST_LOCAL: Final = -4
 _EPOCHS_SINCE: Final = 4
 _LOCAL_SINCE: Final = 8
+_REPLICAS_SINCE: Final = 3
 _LEAVING_SECONDS: Final = 0.01
 """Between a few segments and the next ones: others use the loop and the disk."""
 
@@ -46,6 +54,7 @@ _COMPARED_AT_ONCE: Final = 500
 
 T = TypeVar("T")
 _Told: TypeAlias = Mapping[TopicPartition, ListOffsetsPartitionResponse]
+_EpochEnds: TypeAlias = Mapping[TopicPartition, EpochEndOffset]
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +93,7 @@ class Correcting:
         self._run(self._correct(role, outcome, self._move(role, is_archived=is_archived)))
 
     def compare(self, role: Follower, outcome: Outcome) -> None:
-        """The same for a log that may well stay as it is: its leader's end tells whether its leader has what it lacks."""
+        """The same for a log that may well stay as it is: the leader's history, and its end, tell whether it has what the log lacks."""
         self._compared[role.topic_partition] = role, outcome  # an earlier role has ended
         if not self._is_comparing:
             self._is_comparing = True
@@ -152,9 +161,14 @@ class Correcting:
         else:
             await _move_into(role, start, await self._end(role, _LATEST))
 
-    async def _move_by(self, role: Follower, asking: asyncio.Task[tuple[_Told, _Told]]) -> None:
-        starts, ends = await asking
-        await _move_into(role, self._offset_of(role, starts), self._offset_of(role, ends))
+    async def _move_by(self, role: Follower, asking: asyncio.Task[tuple[_Told, _Told, _EpochEnds]]) -> None:
+        """Move into what the leader's log has of the cleaner's history: behind that another one may end further up."""
+        starts, ends, epochs = await asking
+        end, epoch = self._offset_of(role, ends), epochs.get(role.topic_partition)
+        if epoch is not None:
+            self._check(epoch.error_code)
+            end = end if epoch.end_offset < 0 else min(end, epoch.end_offset)
+        await _move_into(role, self._offset_of(role, starts), end)
 
     async def _begin_behind_archive(self, role: Follower, start_offset: int) -> None:
         if self._archive is None:
@@ -211,8 +225,26 @@ class Correcting:
             text = "%s: local segments from offset %d on stay here, although its leader has let them go: %s"
             log.warning(text, role.topic_partition, start, why)
 
-    async def _ask_for_ends(self, roles: Iterable[Follower]) -> tuple[_Told, _Told]:
-        return await self._ask(roles, _EARLIEST), await self._ask(roles, _LATEST)
+    async def _ask_for_ends(self, roles: Iterable[Follower]) -> tuple[_Told, _Told, _EpochEnds]:
+        return await self._ask(roles, _EARLIEST), await self._ask(roles, _LATEST), await self._ask_for_epochs(roles)
+
+    async def _ask_for_epochs(self, roles: Iterable[Follower]) -> _EpochEnds:
+        """The ends of the epochs of cleaners in the leader's logs, where they are known. Raises `PeerError`."""
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for role in roles:
+            if (epoch := role.cleaner_epoch) is not None:
+                name, number = role.topic_partition
+                topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[]))
+                topic.partitions.append(
+                    OffsetForLeaderPartition(partition=number, current_leader_epoch=role.epoch, leader_epoch=epoch)
+                )
+        if not topics:
+            return {}
+        request = OffsetForLeaderEpochRequest(replica_id=self._local_id, topics=list(topics.values()))
+        answer: OffsetForLeaderEpochResponse = await self._links.ask(
+            self._leader_id, request, timeout_ms=self._timeout_ms, version_min=_REPLICAS_SINCE
+        )
+        return {TopicPartition(each.topic, one.partition): one for each in answer.topics for one in each.partitions}
 
     async def _end(self, role: Follower, timestamp: int) -> int:
         """One end of the leader's log, in the role's epoch. Raises `PeerError`, `KafkaError`."""
@@ -242,9 +274,12 @@ class Correcting:
         """The role's in an answer. Raises `KafkaError`."""
         one = told.get(role.topic_partition)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if one is None else one.error_code
-        if one is None or code:
+        self._check(code)
+        return -1 if one is None else one.offset
+
+    def _check(self, code: int) -> None:
+        if code:
             raise KafkaError(ErrorCode(code), f"broker {self._leader_id} does not tell the ends of its log")
-        return one.offset
 
 
 async def _move_into(role: Follower, start: int, end: int) -> None:

@@ -54,6 +54,11 @@ class LogGaps:
         """Whether a crash leaves the gaps that are here, and takes nothing else for one. A log that may have none needs no row."""
         return self.below <= self.kept_below and self.border_below == self.kept_border_below
 
+    @property
+    def known_epoch(self) -> int | None:
+        """``passed_epoch``; None if it is not known."""
+        return self.passed_epoch if self.passed_epoch < LONG_MAX else None
+
     def lacks_row(self, may_have_gaps: bool) -> bool:
         """Whether ``log-bounds`` does not say yet where offsets may be missing."""
         return may_have_gaps and not self.is_in_row
@@ -66,8 +71,8 @@ class LogGaps:
         """
         if not may_have_gaps:
             return None, None, None
-        is_short = end_offset < self.passed_below >= self.below and self.passed_epoch < LONG_MAX
-        return max(self.below, self.passed_below), self.border_below, self.passed_epoch if is_short else None
+        is_short = end_offset < self.passed_below >= self.below
+        return max(self.below, self.passed_below), self.border_below, self.known_epoch if is_short else None
 
     def expect(self, offset: int) -> None:
         """Allow gaps below ``offset``; the caller has that stored before there is one."""

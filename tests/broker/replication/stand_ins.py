@@ -51,6 +51,7 @@ class Role:
         self.moved = self.begun = self.evicted = None
         self.segments = self.local_start = 0
         self.is_overtaken = False
+        self.cleaner_epoch = None
 
     def settle(self, outcome):
         outcome.taken(self, self.position)

@@ -1,11 +1,18 @@
 """Followers that are compared with their leader before their first fetch: many at once, after an election."""
 
+import pytest
+
 from stratalog.broker.replication.correcting import Correcting
 from stratalog.wire.errors import ErrorCode
 from stratalog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from stratalog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
 )
 from tests.broker.replication.stand_ins import Links, Role, turns
 from tests.broker.replication.test_correcting import outcome  # noqa: F401 - a fixture
@@ -48,6 +55,31 @@ async def test_thousands_of_logs_are_compared_by_a_few_requests(outcome):  # noq
     correcting.compare(role, outcome)
     await turns()
     assert links.newest()[1].topics[0].partitions[0].current_leader_epoch == 6, "it goes on with later ones"
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "code", "moved"),
+    [(40, 0, (0, 40)), (90, 0, (0, 90)), (-1, 0, (0, 90)), (40, ErrorCode.FENCED_LEADER_EPOCH, None)],
+)
+async def test_a_log_is_compared_with_what_its_leader_has_of_the_cleaners_history(outcome, end_offset, code, moved):  # noqa: F811
+    """An unclean leader may have written beyond the cleaner's place, and cleaned: its end told nothing, and no batch later."""
+    links = Links()
+    correcting = Correcting(links, 7, local_id=2, timeout_ms=1000)
+    role, other = Role(0), Role(1)
+    role.cleaner_epoch = 3
+    for one in (role, other):
+        correcting.compare(one, outcome)
+    for _ in range(2):
+        await turns()
+        links.newest()[2].set_result(ends_of(links.newest()[1]))
+    await turns()
+    _, request, answer = links.newest()
+    ((wanted,),) = (topic.partitions for topic in request.topics)
+    assert (request.replica_id, wanted.partition, wanted.current_leader_epoch, wanted.leader_epoch) == (2, 0, 5, 3)
+    told = EpochEndOffset(partition=0, leader_epoch=2, end_offset=end_offset, error_code=code)
+    answer.set_result(OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[told])]))
+    await turns()
+    assert (role.moved, other.moved) == (moved, (0, 90))
 
 
 async def test_one_log_whose_leader_does_not_tell_holds_up_no_other(outcome, caplog):  # noqa: F811
