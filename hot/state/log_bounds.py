@@ -4,9 +4,11 @@
 offset below which the cleaner may have left gaps, or null where it is not written down. A third number, if it is less,
 is the offset below which there may be gaps between two segments. A fourth one is a leader epoch: no record that was
 committed below the second number is of a later one. It is there while a log that a cleaner has passed is copied. Rows of
-one name with less numbers are for earlier versions, which take the first or the last. Kafka's checkpoints have no checksum, and one digit that changes in ``log-start-offset-checkpoint`` would hide records, and have them deleted. So
-the log starts stand here again. This file is always written after the other: where it is not the older one of the
-two, it is right; otherwise something else wrote the checkpoint (Kafka itself), or a stop came between.
+one name with fewer numbers are for earlier versions, which take the first or the last.
+
+Kafka's checkpoints have no checksum, and one digit that changes in ``log-start-offset-checkpoint`` would hide records,
+and have them deleted. So the log starts stand here again. This file is always written after the other: where it is not
+the older one of the two, it is right; otherwise something else wrote the checkpoint (Kafka itself), or a stop came between.
 """
 
 from __future__ import annotations
@@ -117,8 +119,8 @@ def allowed_gaps_below(
 ) -> tuple[int, int | None]:
     """The offset below which a cleaner of ours may have been, perhaps above the log's end: its row was written before the first gap.
 
-    Behind it, the latest leader epoch of what was committed there; None if that is not known. That holds also where a stop came between the two files. ``otherwise`` is for a log without a row: it was put here by hand, or
-    the file is lost.
+    Behind it, the latest leader epoch of what was committed there; None if that is not known. Both hold also where a stop
+    came between the two files. ``otherwise`` is for a log without a row: it was put here by hand, or the file is lost.
     """
     row = bounds.get(name)
     return (otherwise, None) if row is None else (row.gaps_below or 0, row.passed_epoch)
